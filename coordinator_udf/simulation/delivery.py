@@ -210,6 +210,21 @@ class Delivery:
                 event = e.AnswerArrives(connection, request, answer.body)
                 self._agenda.at(arrives.ts_ms, event, place=arrives.place)
 
+    def lose(self, connection: Connection) -> None:
+        """Closes a connection that breaks."""
+        if self._network.has_lost(connection.member, "JoinGroup"):
+            self._history.lost_joins.append((self._agenda.now_ms, connection.member))
+        self.hang_up(connection)
+
+    def hang_up(self, connection: Connection) -> None:
+        """Closes a connection. A commit on it fails; a member of KIP-848 tries it again as it is then."""
+        member = connection.member
+        if self._processes[member].is_threaded and any(
+            request.api == "OffsetCommit" for request in connection.in_flight.values()
+        ):
+            self._history.failed_commit_ms[member] = self._agenda.now_ms
+        self._network.close(member, connection.node)
+
     def remove(self, process: Process) -> None:
         """Lets an administrator remove a process's member from its group: a static one by its instance id."""
         plan, now_ms = process.plan, self._agenda.now_ms

@@ -362,8 +362,7 @@ class World:
                 self._metadata.ask(name)
             case Hangup(node):
                 process.join_req = None
-                self._note_lost_commit(self._network.connection(name, node))
-                self._network.close(name, node)
+                self._delivery.hang_up(self._network.connection(name, node))
             case Callback(method, partitions):
                 self.tell(process, _EVENT_OF[method], partitions)
                 self._applications.call_back(process, output)
@@ -398,17 +397,6 @@ class World:
         self.history.take(told)
 
     def _lose(self, connection: Connection) -> None:
-        if not connection.is_open:
-            return
-        if self._network.has_lost(connection.member, "JoinGroup"):
-            self.history.lost_joins.append((self._agenda.now_ms, connection.member))
-        self._note_lost_commit(connection)
-        self._network.close(connection.member, connection.node)
-        self._to_member(connection.member, inputs.Disconnect(connection.node))
-
-    def _note_lost_commit(self, connection: Connection) -> None:
-        """Takes note that a commit fails with its connection; a member of KIP-848 tries it again as it is then."""
-        if self._processes[connection.member].is_threaded and any(
-            request.api == "OffsetCommit" for request in connection.in_flight.values()
-        ):
-            self.history.failed_commit_ms[connection.member] = self._agenda.now_ms
+        if connection.is_open:
+            self._delivery.lose(connection)
+            self._to_member(connection.member, inputs.Disconnect(connection.node))
