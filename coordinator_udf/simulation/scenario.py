@@ -139,10 +139,8 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
     """Returns the members with what a fault does to some of their processes, and the processes that replace these."""
     if fault.kind == "scale":
         return [*members, *_added(members, fault, draws)]
-    everybody = _newest(members, fault)
-    chosen = everybody
-    if fault.kind in {"crash", "stall", "hang", "cut", "slow", "subscribe"}:
-        chosen = draws.sample(everybody, min(fault.count, len(everybody)))
+    of_some = fault.kind in {"crash", "stall", "hang", "cut", "slow", "subscribe"}
+    chosen = _drawn(members, fault, draws) if of_some else _newest(members, fault)
     changed = list(members)
     start_ms = _ms(fault.at_s, draws)
     for number, place in enumerate(chosen):
@@ -193,10 +191,15 @@ def _newest(members: list[MemberPlan], fault: Fault) -> list[int]:
     return list({member.client_id: place for place, member in enumerate(members) if _is_meant(member, fault)}.values())
 
 
+def _drawn(members: list[MemberPlan], fault: Fault, draws: Random) -> list[int]:
+    """Draws as many of these as a fault happens to."""
+    everybody = _newest(members, fault)
+    return draws.sample(everybody, min(fault.count, len(everybody)))
+
+
 def _removals(members: list[MemberPlan], fault: Fault, draws: Random) -> Iterator[Removal]:
     """Yields which processes' members an administrator removes, and when."""
-    everybody = _newest(members, fault)
-    for place in draws.sample(everybody, min(fault.count, len(everybody))):
+    for place in _drawn(members, fault, draws):
         yield Removal(max(_ms(fault.at_s, draws), members[place].start_ms + 1), members[place].name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from coordinator_udf.simulation.invariants import violations
@@ -68,18 +69,9 @@ class _Search:
         return self._with_fewer(plan, names, without)
 
     def _with_fewer_disturbances(self, plan: WorldPlan) -> WorldPlan:
-        plan = self._with_fewer(
-            plan,
-            plan.failovers,
-            lambda plan, left_out: replace(plan, failovers=_without(plan.failovers, left_out)),
-        )
-        plan = self._with_fewer(
-            plan, plan.removals, lambda plan, left_out: replace(plan, removals=_without(plan.removals, left_out))
-        )
         changes = [topic for topic in plan.topics if topic.at_ms > 0]
-        plan = self._with_fewer(
-            plan, changes, lambda plan, left_out: replace(plan, topics=_without(plan.topics, left_out))
-        )
+        for field, parts in (("failovers", plan.failovers), ("removals", plan.removals), ("topics", changes)):
+            plan = self._with_fewer(plan, parts, partial(_world_without, field))
         of_members = [disturbance for member in plan.members for disturbance in _disturbances(member)]
         return self._with_fewer(plan, of_members, _calmed)
 
@@ -131,6 +123,11 @@ def _client(member: MemberPlan) -> Hashable:
 
 def _process(member: MemberPlan) -> Hashable:
     return member.name
+
+
+def _world_without(field: str, plan: WorldPlan, left_out: Sequence[Any]) -> WorldPlan:
+    changes: dict[str, Any] = {field: _without(getattr(plan, field), left_out)}
+    return replace(plan, **changes)
 
 
 def _without(all_of: tuple[Any, ...], left_out: Sequence[Any]) -> tuple[Any, ...]:
