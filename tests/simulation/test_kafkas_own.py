@@ -150,3 +150,13 @@ def test_who_loses_a_connection_just_before_the_end_has_no_time_to_be_stable() -
     # Whoever waits for longer is told of.
     history.waiting = [replace(one, since_ms=history.end_ms - 60_000)]
     assert [violation.kind for violation in violations(history)] == ["waiting"]
+
+
+def test_a_group_that_changes_its_type_twice_between_heartbeats_forgets_who_has_what() -> None:
+    plan = draw_world(read_scenario(ROOT / "conf" / "scenarios" / "mixed-protocols.toml"), 2092)
+    history = World(plan, 2092).run()
+    (violation,) = violations(history)
+    assert (violation.kind, violation.detail) == ("two owners", "orders-8 was given to a3/2 and is a1-more1/1's")
+    # Whose it was hears of it with its next heartbeat, within a second.
+    lost = (one.ts_ms for one in history.events if (one.process, one.event) == ("a1-more1/1", "lost"))
+    assert any(0 < ts_ms - violation.ts_ms < 1_000 for ts_ms in lost)
