@@ -25,6 +25,7 @@ from coordinator_udf.simulation.falling_numbers import falling_numbers
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Replaced
 from coordinator_udf.simulation.ownership import Owners
+from coordinator_udf.simulation.type_changes import TypeChanges
 from coordinator_udf.simulation.violation import Violation
 
 #: A classic member waits for the lost answer to its JoinGroup as long as a rebalance may take.
@@ -37,9 +38,21 @@ LATE_COMMIT = "late commit"
 OLD_RETRY = "old retry"
 #: The application of a KIP-848 member is to give up once more what it has just given up.
 GIVEN_UP_TWICE = "given up twice"
+#: A group that was classic for a moment gives a member what another one has.
+FORGOTTEN_OWNER = "forgotten owner"
 #: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
 KAFKAS_OWN = frozenset(
-    {LOST_JOIN, KEPT_UNAWARES, LATE_COMMIT, OLD_RETRY, GIVEN_UP_TWICE, NO_WAY_BACK, OVER_FULL, PUT_OUT}
+    {
+        LOST_JOIN,
+        KEPT_UNAWARES,
+        LATE_COMMIT,
+        OLD_RETRY,
+        GIVEN_UP_TWICE,
+        FORGOTTEN_OWNER,
+        NO_WAY_BACK,
+        OVER_FULL,
+        PUT_OUT,
+    }
 )
 
 
@@ -133,6 +146,7 @@ class _Excused:
 def _two_owners(history: History) -> Iterator[Violation]:
     owners: dict[str, Owners] = defaultdict(Owners)
     excused = _Excused(history)
+    type_changes = TypeChanges(history)
     given_ms: dict[tuple[str, str, TopicPartition], int] = {}
     for place, event in enumerate(history.events):
         process = event.process
@@ -144,13 +158,18 @@ def _two_owners(history: History) -> Iterator[Violation]:
                     for other in owners[event.group_id].of(partition) - {process} - excused.now
                     if not history.is_another(partition.topic, given_ms[event.group_id, other, partition], event.ts_ms)
                 )
+                is_forgotten = all(
+                    type_changes.forgot(event.group_id, other, given_ms[event.group_id, other, partition], event.ts_ms)
+                    for other in others
+                )
                 given_ms[event.group_id, process, partition] = event.ts_ms
                 is_over = excused.is_told_late(process) and _loses_next(history, place)
                 if others and process not in excused.now and not is_over:
                     detail = (
                         f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
                     )
-                    yield Violation(event.ts_ms, event.group_id, "two owners", detail)
+                    kind = FORGOTTEN_OWNER if is_forgotten else "two owners"
+                    yield Violation(event.ts_ms, event.group_id, kind, detail)
         if event.event == "lost":
             yield from _kept_unawares(event, owners[event.group_id])
         owners[event.group_id].take(event)
