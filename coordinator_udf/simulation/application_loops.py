@@ -140,7 +140,7 @@ class ApplicationLoops:
                 process.doing = Doing.RUNNING
                 process.loop_ms = self._agenda.now_ms
                 self._go_on(process)
-            case e.Resubscribes() if process.doing is Doing.STALLED:
+            case e.Resubscribes() | e.Rejoins() if process.doing is Doing.STALLED:
                 # It stands still: that comes when it goes on.
                 self._agenda.at(process.resumes_ms, event)
             case e.Resubscribes(_, topics) if process.doing is Doing.RUNNING:

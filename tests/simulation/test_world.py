@@ -364,3 +364,19 @@ def test_an_epoch_has_its_cause_also_where_members_hear_of_it_late() -> None:
     late = [(one.trigger, one.start_ms - plan.start_ms) for one in found if one.start_ms - plan.start_ms >= 40_000]
     assert [trigger for trigger, _ in late] == [TOPICS_CHANGED, MEMBER_LEFT]
     assert [round(start_ms / 1_000) for _, start_ms in late] == [48, 78]
+
+
+def test_who_is_to_join_again_during_a_stall_does_when_it_goes_on() -> None:
+    def joins_after(rejoins: tuple[tuple[int, int], ...], since_ms: int) -> list[int]:
+        stalls = (Stall(20_000, 10_000),)
+        member = MemberPlan("c", 1, "g", ("t",), 0, PROTOCOLS["range"], stalls=stalls, rejoins=rejoins)
+        topics, network = (TopicPlan("t", 4),), NetworkPlan((1, 1))
+        plan = WorldPlan((member,), topics, 60_000, SHORT_SESSIONS, network, keeps_requests=True)
+        history = World(plan, 1).run()
+        joins = (one.arrived_ms - plan.start_ms for one in history.answered if one.api == "JoinGroup")
+        return [at_ms for at_ms in joins if at_ms > since_ms]
+
+    assert joins_after((), 15_000) == []
+    assert [30_000 <= at_ms < 30_100 for at_ms in joins_after(((15_000, 25_000),), 15_000)] == [True]
+    # Whoever has joined again since isn't to do it once more.
+    assert joins_after(((0, 25_000),), 15_000) == []
