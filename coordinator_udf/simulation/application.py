@@ -143,6 +143,9 @@ def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chanc
     known_ms = process.timekeeper.next_look_ms(now_ms, 2 * process.plan.poll_ms)
     if known_ms is not None:
         return known_ms
+    if process.is_fatal:
+        # It may look as often as it likes: nothing comes any more.
+        return now_ms + process.config.max_poll_interval_ms // 3
     record_ms = records.next_ms(process.owned, now_ms)
     if record_ms is not None and record_ms <= now_ms + waits_ms:
         # Fetched, handed over, and worked on.

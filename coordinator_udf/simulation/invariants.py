@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 import re2
@@ -25,6 +25,7 @@ from coordinator_udf.simulation.falling_numbers import falling_numbers
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Replaced
 from coordinator_udf.simulation.ownership import Owners
+from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.type_changes import TypeChanges
 from coordinator_udf.simulation.violation import Violation
 
@@ -52,6 +53,7 @@ KAFKAS_OWN = frozenset(
         NO_WAY_BACK,
         OVER_FULL,
         PUT_OUT,
+        TOO_EARLY,
     }
 )
 
@@ -59,6 +61,7 @@ KAFKAS_OWN = frozenset(
 def violations(history: History) -> list[Violation]:
     """Returns what must not be in a world, in the order of time."""
     full = FullGroups(history)
+    failures = ServerErrors(history)
     found = [
         *_two_owners(history),
         *_not_fenced(history),
@@ -67,8 +70,9 @@ def violations(history: History) -> list[Violation]:
         *_commits(history),
         *_unsettled(history),
         *full.violations(),
-        *_waiting(history, full),
-        *_too_long(history, full),
+        *failures.violations,
+        *_waiting(history, full, failures.too_early),
+        *_too_long(history, full, failures.too_early),
     ]
     return sorted(found, key=lambda violation: violation.ts_ms)
 
@@ -272,8 +276,11 @@ def _given_ms(history: History, commit: Commit) -> int:
     )
 
 
-def _waiting(history: History, full: FullGroups) -> Iterator[Violation]:
+def _waiting(history: History, full: FullGroups, refused: Collection[str]) -> Iterator[Violation]:
+    """Yields who is neither stable nor gone at the end, but for processes that were refused for good."""
     for one in history.waiting:
+        if one.process in refused:
+            continue
         turned_away_ms = full.turned_away_ms(one.process, one.since_ms, history.end_ms)
         since_ms = one.since_ms if turned_away_ms is None else turned_away_ms
         may_wait = history.loses_connections or turned_away_ms is not None
@@ -289,11 +296,13 @@ def _waiting(history: History, full: FullGroups) -> Iterator[Violation]:
             yield Violation(history.end_ms, one.group_id, "waiting", detail)
 
 
-def _too_long(history: History, full: FullGroups) -> Iterator[Violation]:
+def _too_long(history: History, full: FullGroups, refused: Collection[str]) -> Iterator[Violation]:
     """Yields who wasn't stable for longer than it may take after the last fault, and was at the end."""
     if history.quiet_ms is None:
         return
     for one in history.unsettled:
+        if one.process in refused:
+            continue
         turned_away_ms = full.turned_away_ms(one.process, one.since_ms, one.until_ms)
         since_ms = max(one.since_ms, history.quiet_from_ms, turned_away_ms or 0)
         if one.until_ms - since_ms > history.quiet_ms:

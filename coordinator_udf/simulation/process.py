@@ -10,6 +10,7 @@ from random import Random
 from coordinator_udf.members.classic.member import ClassicMember
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
+from coordinator_udf.members.consumer.states import MemberState
 from coordinator_udf.members.inputs import (
     CallbackDone,
     Input,
@@ -56,6 +57,7 @@ class Process:
         is_watching: whether that is when it next looks whether its thread has anything for it.
         has_looked_twice: whether it was woken up once more since it last waited for records.
         is_settled: whether it is a stable member that waits for nothing but time.
+        is_fatal: whether its KIP-848 member was refused for good, and does nothing any more.
         has_failed: whether it ends, or has ended, because poll threw an exception.
         join_req: the JoinGroup or SyncGroup that waits for its answer.
         joined_ms: when its member last sent a JoinGroup.
@@ -82,6 +84,7 @@ class Process:
     is_watching: bool = False
     has_looked_twice: bool = False
     is_settled: bool = False
+    is_fatal: bool = False
     has_failed: bool = False
     join_req: int | None = None
     joined_ms: int = -1
@@ -114,6 +117,11 @@ class Process:
         if self.plan.regex is None:
             return Subscribe(self.plan.topics)
         return SubscribeRegex(self.plan.regex) if self.is_threaded else SubscribePattern(self.plan.regex)
+
+    def learn(self, state: ClassicStateChange | ConsumerStateChange) -> None:
+        """Takes note of what is true of its member from now on."""
+        self.is_settled = _waits_for_time(state)
+        self.is_fatal = state.state == MemberState.FATAL
 
     def next_deadline_ms(self) -> int | None:
         """Returns the time at which its member wants a tick, or None."""
@@ -192,7 +200,7 @@ def make_process(
     return Process(plan, machine, config, timekeeper, is_threaded)
 
 
-def waits_for_time(state: ClassicStateChange | ConsumerStateChange) -> bool:
+def _waits_for_time(state: ClassicStateChange | ConsumerStateChange) -> bool:
     """Tells whether a member is one of its group's for good: it waits for nothing but the next heartbeat."""
     if isinstance(state, ClassicStateChange):
         is_waiting = state.rejoin_needed or not state.heartbeating

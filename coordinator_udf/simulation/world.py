@@ -40,7 +40,7 @@ from coordinator_udf.simulation.metadata_requests import MetadataRequests
 from coordinator_udf.simulation.misbehaviour import is_added
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
-from coordinator_udf.simulation.process import Committed, Doing, Process, make_process, waits_for_time
+from coordinator_udf.simulation.process import Committed, Doing, Process, make_process
 from coordinator_udf.simulation.skipping import Skipping
 from coordinator_udf.simulation.stretches import repeats_itself
 from coordinator_udf.simulation.topics import Topics
@@ -370,7 +370,7 @@ class World:
                 self.tell(process, "closed")
                 self.end(process)
             case ClassicStateChange() | ConsumerStateChange():
-                process.is_settled = waits_for_time(output)
+                process.learn(output)
                 self._happened(name)
                 now_ms, group_id = self._agenda.now_ms, process.plan.group_id
                 self.history.learns(now_ms, group_id, name, output)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_udf.simulation.history import KnownMembership
+from coordinator_udf.protocol.errors import ApiError, Errors
+from coordinator_udf.simulation.history import History, KnownMembership
 from coordinator_udf.simulation.invariants import (
     FORGOTTEN_OWNER,
     GIVEN_UP_TWICE,
@@ -19,6 +20,7 @@ from coordinator_udf.simulation.invariants import (
 )
 from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
+from coordinator_udf.simulation.server_errors import TOO_EARLY
 from coordinator_udf.simulation.violation import Violation
 from coordinator_udf.simulation.world import World
 from tests.conftest import ROOT
@@ -154,6 +156,41 @@ def test_who_loses_a_connection_just_before_the_end_has_no_time_to_be_stable() -
     assert [violation.kind for violation in violations(history)] == ["waiting"]
 
 
+def test_a_kip_848_member_that_comes_before_the_first_generation_of_a_classic_group_is_refused_for_good() -> None:
+    classic = MemberPlan("classic", 1, "g", ("t",), 0, _CLASSIC)
+
+    def found(start_ms: int, **changes: Any) -> tuple[History, list[Violation]]:
+        plan = _world(classic, MemberPlan("consumer", 1, "g", ("t",), start_ms, _KIP_848, **changes), end_ms=60_000)
+        settings = SHORT_SESSIONS | {
+            "group.initial.rebalance.delay.ms": 3_000,
+            "group.consumer.migration.policy": "bidirectional",
+        }
+        history = World(replace(plan, settings=settings), 1).run()
+        return history, violations(history)
+
+    history, told = found(1_000)
+    assert [(one.kind, one.detail.split(":")[0]) for one in told] == [
+        (TOO_EARLY, "consumer/1 is answered UNKNOWN_SERVER_ERROR to ConsumerGroupHeartbeat")
+    ]
+    (error,) = (one for one in history.events if one.process == "consumer/1" and one.event == "error")
+    assert error.detail == "poll: UnknownServerException: UNKNOWN_SERVER_ERROR"
+    assert not any(one.process == "consumer/1" and one.is_stable for one in history.memberships)
+    # That isn't so once the first generation is there; nor, of one that is started again until then, for long.
+    assert found(10_000)[1] == []
+    history, told = found(1_000, again_ms=2_000)
+    assert {one.kind for one in told} == {TOO_EARLY}
+    assert any(one.process == "consumer/1" and one.is_stable for one in history.memberships)
+
+
+def test_that_a_coordinator_fails_for_another_reason_is_not_kafkas_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ApiError(Errors.UNKNOWN_SERVER_ERROR)
+
+    monkeypatch.setattr("coordinator_udf.groups.consumer.heartbeat._assignment", fail)
+    told = violations(World(_world(MemberPlan("a", 1, "g", ("t",), 0, _KIP_848), end_ms=60_000), 1).run())
+    assert "server error" in {one.kind for one in told}
+
+
 @pytest.mark.parametrize(
     ("seed", "details"),
     [
@@ -172,7 +209,7 @@ def test_a_group_that_changes_its_type_twice_between_heartbeats_forgets_who_has_
 ) -> None:
     plan = draw_world(read_scenario(ROOT / "conf" / "scenarios" / "mixed-protocols.toml"), seed)
     history = World(plan, seed).run()
-    found = violations(history)
+    found = [one for one in violations(history) if one.kind != TOO_EARLY]
     assert [(one.kind, one.detail) for one in found] == [(FORGOTTEN_OWNER, detail) for detail in details]
     # Whose it was hears of it with its next heartbeat, within a second.
     told_ms = found[0].ts_ms
