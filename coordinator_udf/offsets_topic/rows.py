@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -119,6 +120,7 @@ def _json_object(column: str, text: str) -> dict[str, Any]:
         raise CodecError(f"{column} is {text!r:.200}, expected a JSON object: {error}") from error
 
 
+@cache
 def _snake(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower()
 
