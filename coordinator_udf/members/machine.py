@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from coordinator_udf.members.inputs import Input
 from coordinator_udf.members.outputs import Output
+
+if TYPE_CHECKING:
+    from coordinator_udf.members.metadata import ConsumerMetadata
 
 #: Draws the random factor of a backoff, in Kafka's client evenly from [0.8, 1.2).
 Jitter = Callable[[], float]
@@ -17,6 +20,10 @@ Lateness = Callable[[int], int]
 
 class MemberMachine(Protocol):
     """One member of a group. It is made with its settings and a jitter, and first handles a `Tick`."""
+
+    @property
+    def metadata(self) -> ConsumerMetadata | None:
+        """What it knows of the cluster; None before its first input."""
 
     def handle(self, now_ms: int, event: Input) -> list[Output]:
         """Takes one input and returns all that the member does at this moment, in order.

@@ -64,6 +64,31 @@ class ConsumerMetadata:
         """Whether an update is wanted, whatever the age of the metadata."""
         return self._need_full_update or self._need_partial_update
 
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether it was asked for, and no answer is here."""
+        return self._asked is not None
+
+    @property
+    def expires_ms(self) -> int | None:
+        """When it is to be asked for because of its age; None where it is asked for before that."""
+        return (
+            None if self.update_requested or self.awaits_answer else self._last_successful_refresh_ms + self._max_age_ms
+        )
+
+    def renew(self, now_ms: int) -> None:
+        """Takes it that it was asked for because of its age, and that the answer of this time was the one before."""
+        self._equivalent_answers = 1
+        self._date(now_ms)
+
+    def put_back(self, by_ms: int) -> None:
+        """Takes the last answer to be so much older."""
+        self._date(self._last_successful_refresh_ms - by_ms)
+
+    def _date(self, answered_ms: int) -> None:
+        self._last_refresh_ms = self._last_successful_refresh_ms = answered_ms
+        self._look_ahead()
+
     def time_to_allow_update_ms(self, now_ms: int) -> int:
         """Returns how long the backoff allows no request, in milliseconds."""
         if self._expires_in_ms(now_ms) == 0:

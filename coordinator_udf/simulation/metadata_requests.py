@@ -54,17 +54,34 @@ class MetadataRequests:
         moment = self._network.metadata(name, asked_ms)
         if moment is None:
             return
-        asked_at_ms = asked_ms - start_ms
-        there_at_ms = asked_at_ms + (moment.ts_ms - asked_ms) // 2 + plan.slowed_by_ms(asked_at_ms)
-        back_ms = moment.ts_ms + plan.slowed_by_ms(asked_at_ms) + plan.slowed_by_ms(there_at_ms)
-        given_up_ms = asked_ms + process.config.request_timeout_ms
-        is_cut = plan.cut_until_ms(asked_at_ms) > asked_at_ms or plan.cut_until_ms(there_at_ms) > there_at_ms
-        if is_cut or back_ms > given_up_ms:
-            self._ask_again(process, given_up_ms, failed)
+        there_ms, back_ms = self._under_way(process, asked_ms, moment.ts_ms)
+        if back_ms is None:
+            self._ask_again(process, asked_ms + process.config.request_timeout_ms, failed)
         elif self._network.is_metadata_lost(name, asked_ms):
-            self._ask_again(process, start_ms + there_at_ms, failed)
+            self._ask_again(process, there_ms, failed)
         else:
             self._agenda.at(back_ms, e.MetadataArrives(name), place=moment.place)
+
+    def answered_ms(self, process: Process, asked_ms: int) -> int | None:
+        """Returns when a question is answered that is sent at a time; None if it never is, or too late."""
+        moment = self._network.metadata(process.name, asked_ms)
+        if moment is None or self._network.is_metadata_lost(process.name, asked_ms):
+            return None
+        return self._under_way(process, asked_ms, moment.ts_ms)[1]
+
+    def _under_way(self, process: Process, asked_ms: int, mostly_ms: int) -> tuple[int, int | None]:
+        """Returns when a question is at its broker, and when its answer is back: None if never, or too late.
+
+        Args:
+            mostly_ms: when the answer is back if nothing is in the way.
+        """
+        plan, start_ms = process.plan, self._plan.start_ms
+        asked_at_ms = asked_ms - start_ms
+        there_at_ms = asked_at_ms + (mostly_ms - asked_ms) // 2 + plan.slowed_by_ms(asked_at_ms)
+        back_ms = mostly_ms + plan.slowed_by_ms(asked_at_ms) + plan.slowed_by_ms(there_at_ms)
+        is_cut = plan.cut_until_ms(asked_at_ms) > asked_at_ms or plan.cut_until_ms(there_at_ms) > there_at_ms
+        is_too_late = back_ms > asked_ms + process.config.request_timeout_ms
+        return start_ms + there_at_ms, None if is_cut or is_too_late else back_ms
 
     def fail_fetches(self, topic: str) -> None:
         """Lets those learn of the cluster who have partitions of a topic that has just been deleted, or made again.

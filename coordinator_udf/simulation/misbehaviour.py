@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from coordinator_udf.members.classic import requests
 from coordinator_udf.members.inputs import Disconnect, Input, Response, Tick
 from coordinator_udf.members.machine import MemberMachine
+from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import Hangup, Output, Request
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.unchanged_heartbeat import unchanged_heartbeat
@@ -59,6 +60,11 @@ class Misbehaving:
         self._commits: dict[tuple[str, int], Request] = {}
 
     # ---- the machine
+
+    @property
+    def metadata(self) -> ConsumerMetadata | None:
+        """What the member knows of the cluster."""
+        return self._member.metadata
 
     def handle(self, now_ms: int, event: Input) -> list[Output]:
         """Takes an input and returns what comes of it, with what is left out, changed or added."""

@@ -10,11 +10,20 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
 from coordinator_udf.simulation.coordinator import SimulatedCoordinator
 from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.metadata_ages import (
+    AnsweredMs,
+    Renewal,
+    awaits_metadata,
+    date_metadata,
+    periods_between,
+    renewals,
+)
 from coordinator_udf.simulation.network import Network
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.process import Process
@@ -87,12 +96,16 @@ class Skipping:
         processes: Mapping[str, Process],
         history: History,
         put_off_deadlines: Callable[[frozenset[str], int], None],
+        watch: Callable[[Process], None],
+        answered_ms: AnsweredMs,
     ) -> None:
         """Makes one for a world whose stable stretches repeat themselves (stretches.repeats_itself).
 
         Args:
             consumer_heartbeat_ms: the heartbeat interval that the coordinator tells KIP-848 members.
             put_off_deadlines: lets some processes' deadlines be so much later.
+            watch: has a process's next deadline planned anew.
+            answered_ms: tells when metadata comes that a process asks for at a time.
         """
         self._plan = plan
         self._consumer_heartbeat_ms = consumer_heartbeat_ms
@@ -102,6 +115,8 @@ class Skipping:
         self._processes = processes
         self._history = history
         self._put_off_deadlines = put_off_deadlines
+        self._watch = watch
+        self._answered_ms = answered_ms
         self._units = _units_of(plan)
         self._unit_of = {name: unit for unit in self._units for name in unit.members}
         self.look_ms = plan.start_ms
@@ -148,6 +163,9 @@ class Skipping:
         before_loss = self._network.requests_before_loss
         if before_loss is not None and in_period:
             periods = min(periods, before_loss // in_period)
+        last_ms = now_ms + periods * found.period_ms
+        ages = {process.name: renewals(process, self._answered_ms, last_ms) for process in living}
+        periods = periods_between(chain.from_iterable(ages.values()), now_ms, found.period_ms, periods)
         if periods < 1 or self._coordinator.sessions(unit.groups) != len(living):
             return
         by_ms = periods * found.period_ms
@@ -155,12 +173,26 @@ class Skipping:
             self._history.count(api, by_ms // interval_ms)
         self._network.leave_out(periods * in_period)
         self._leave_out(unit, living, by_ms)
+        for process in living:
+            self._renew(process, ages[process.name], by_ms)
+
+    def _renew(self, process: Process, asked: list[Renewal], by_ms: int) -> None:
+        """Lets a process's metadata be as old as it would be, had the time that was left out passed for it."""
+        before_ms = process.next_deadline_ms()
+        date_metadata(process, asked, self._agenda.now_ms + by_ms, by_ms)
+        if process.next_deadline_ms() != before_ms:
+            self._watch(process)
 
     def _is_at_rest(self, unit: _Unit, living: list[Process]) -> bool:
         now_ms = self._agenda.now_ms
         at_ms = now_ms - self._plan.start_ms
         stands = any(process.plan.hangs_until_ms(at_ms) >= 0 for process in living)
-        return not stands and is_settled(living) and self._network.is_calm(now_ms, unit.members)
+        return (
+            not stands
+            and is_settled(living)
+            and not any(map(awaits_metadata, living))
+            and self._network.is_calm(now_ms, unit.members)
+        )
 
     def _leave_out(self, unit: _Unit, living: list[Process], by_ms: int) -> None:
         for process in living:

@@ -123,6 +123,8 @@ class World:
             processes=self._processes,
             history=self.history,
             put_off_deadlines=self._deadlines.put_off,
+            watch=self.watch,
+            answered_ms=self._metadata.answered_ms,
         )
 
     def _make_network(self) -> Network:

@@ -380,3 +380,19 @@ def test_who_is_to_join_again_during_a_stall_does_when_it_goes_on() -> None:
     assert [30_000 <= at_ms < 30_100 for at_ms in joins_after(((15_000, 25_000),), 15_000)] == [True]
     # Whoever has joined again since isn't to do it once more.
     assert joins_after(((0, 25_000),), 15_000) == []
+
+
+@pytest.mark.parametrize("protocol", ["range", "consumer"])
+@pytest.mark.parametrize("seed", range(4))
+def test_metadata_is_as_old_after_a_stretch_that_is_left_out_as_if_it_were_not(protocol: str, seed: int) -> None:
+    """A leader that is cut off as it asks for metadata hears 30 s later of it, and joins, and assigns, only then."""
+    properties = PROTOCOLS[protocol] | {"metadata.max.age.ms": 2_000}
+    cuts = (Cut(70_000 + 300 * seed, 12_000),)
+    member = MemberPlan("c", 1, "g", ("t",), 0, properties, cuts=cuts)
+    late = MemberPlan("late", 1, "g", ("t",), 130_000, properties)
+    network = NetworkPlan((1, 60))
+    plan = WorldPlan((member, late), (TopicPlan("t", 4),), 200_000, SHORT_SESSIONS, network)
+    shortened, whole = World(plan, seed).run(), World(plan, seed, skips=False).run()
+    assert shortened.events == whole.events
+    assert shortened.requests == whole.requests
+    assert shortened.commits == whole.commits

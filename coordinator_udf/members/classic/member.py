@@ -82,6 +82,11 @@ class ClassicMember:
 
     # ---- the machine
 
+    @property
+    def metadata(self) -> ConsumerMetadata:
+        """What it knows of the cluster."""
+        return self._context.metadata
+
     def handle(self, now_ms: int, event: inputs.Input) -> list[Output]:
         """Takes one input and returns all that the member does at this moment, in order.
 

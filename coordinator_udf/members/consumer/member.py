@@ -50,6 +50,7 @@ from coordinator_udf.members.inputs import (
     Unsubscribe,
 )
 from coordinator_udf.members.machine import Jitter, Lateness
+from coordinator_udf.members.metadata import ConsumerMetadata
 from coordinator_udf.members.outputs import ConsumerStateChange, OperationDone, Output
 from coordinator_udf.members.timers import FOREVER_MS, Clock
 
@@ -123,6 +124,11 @@ class ConsumerMember:
         self._closed = False
 
     # ---- driving
+
+    @property
+    def metadata(self) -> ConsumerMetadata | None:
+        """What it knows of the cluster; None before its first input."""
+        return None if self._made is None else self._made.metadata
 
     def handle(self, now_ms: int, event: Input) -> list[Output]:
         """Takes one input and returns all that the member does at this moment, in order.

@@ -55,6 +55,7 @@ class Parts:
         assignments: the assignment in effect and the one that is to be, by topic ids.
         computation: how far it is with computing the group's assignment.
         coordinators: who its coordinator is.
+        metadata: what it knows of the cluster.
         network: its requests.
         thread: its background.
         application: its application's thread.
@@ -81,10 +82,10 @@ class Parts:
         self._events = BackgroundEvents()
         self._snapshot = GroupSnapshot()
         self.subscriptions = SubscriptionState()
-        self._metadata = ConsumerMetadata(config, self.subscriptions, jitter)
+        self.metadata = ConsumerMetadata(config, self.subscriptions, jitter)
         self.network = NetworkClient(
             clock,
-            metadata=self._metadata,
+            metadata=self.metadata,
             max_versions=config.max_versions,
             request_timeout_ms=config.request_timeout_ms,
             retry_backoff_ms=config.retry_backoff_ms,
@@ -92,7 +93,7 @@ class Parts:
         )
         self.group = GroupState(config.group_id, member_id, self._on_transition, config.group_instance_id)
         self.coordinators = CoordinatorRequestManager(config.group_id, self._backoff())
-        self.assignments = AssignmentManager(self.subscriptions, self._metadata)
+        self.assignments = AssignmentManager(self.subscriptions, self.metadata)
         # A broker without the mode isn't told of them; who is asked of nothing has everything.
         can_compute = not config.max_versions or PREPARE in config.max_versions
         self._assignors = LocalAssignors(assignors if can_compute else (), self.group, emit)
@@ -109,7 +110,7 @@ class Parts:
             lambda epoch: commits.on_member_epoch(epoch, member_id),
             self._snapshot.on_member_epoch,
         ]
-        fetching = FetchRequestManager(self.subscriptions, self._metadata, enabled=fetches)
+        fetching = FetchRequestManager(self.subscriptions, self.metadata, enabled=fetches)
         self.thread = self._make_thread(commits, fetching)
         self.application = self._make_application()
 
@@ -128,7 +129,7 @@ class Parts:
             self._config,
             self._clock,
             subscriptions=self.subscriptions,
-            metadata=self._metadata,
+            metadata=self.metadata,
             network=self.network,
             thread=self.thread,
             events=self._events,
@@ -143,7 +144,7 @@ class Parts:
             self._clock,
             member=MemberInfo(config.group_id, config.group_instance_id),
             subscriptions=self.subscriptions,
-            metadata=self._metadata,
+            metadata=self.metadata,
             coordinators=self.coordinators,
             backoff=self._backoff,
             retry_backoff_ms=config.retry_backoff_ms,
@@ -172,7 +173,7 @@ class Parts:
         heartbeats = self._make_heartbeats(membership)
         processor = ApplicationEventProcessor(
             self.subscriptions,
-            metadata=self._metadata,
+            metadata=self.metadata,
             coordinators=self.coordinators,
             commits=commits,
             heartbeats=heartbeats,
@@ -183,7 +184,7 @@ class Parts:
         return NetworkThread(
             clock,
             network=self.network,
-            metadata=self._metadata,
+            metadata=self.metadata,
             coordinators=self.coordinators,
             commits=commits,
             heartbeats=heartbeats,
