@@ -15,6 +15,8 @@ from coordinator_udf.simulation.plan import WorldPlan
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
+_MAX_AGE: Final = "metadata.max.age.ms"
+_MAX_AGE_MS: Final = 300_000
 #: As large a group as there may be if nobody says how large (the default of group.max.size).
 NO_LIMIT: Final = 2**31 - 1
 
@@ -186,6 +188,7 @@ class History:
         quiet_from_ms: when all that the plan has in store was over.
         quiet_ms: how long members may take to be stable from then on; None: up to the end.
         loses_connections: whether connections get lost at random, up to the end.
+        known_partitions: how many partitions of each topic a process knows of at the end, however old its metadata is.
     """
 
     start_ms: int
@@ -220,6 +223,7 @@ class History:
     quiet_from_ms: int = 0
     quiet_ms: int | None = None
     loses_connections: bool = False
+    known_partitions: dict[str, dict[str, int]] = field(default_factory=dict)
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
     _unsettled_since_ms: dict[str, int] = field(default_factory=dict)
 
@@ -291,4 +295,19 @@ def history_of(plan: WorldPlan) -> History:
         quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
         quiet_ms=plan.quiet_ms,
         loses_connections=plan.network.loss > 0,
+        known_partitions=_known_partitions(plan),
     )
+
+
+def _known_partitions(plan: WorldPlan) -> dict[str, dict[str, int]]:
+    """Returns how many partitions processes know of in any case that needn't know yet how topics grew by the end.
+
+    A classic member hears of that when its metadata is too old, and then has as long as all have to be stable.
+    """
+    known = {}
+    for member in plan.members:
+        age_ms = int(member.properties.get(_MAX_AGE, _MAX_AGE_MS))
+        since_ms = max(0, plan.end_ms - age_ms - (plan.quiet_ms or 0))
+        if not member.is_kip_848 and any(topic.at_ms > since_ms for topic in plan.topics):
+            known[member.name] = {topic.name: plan.partitions_at(topic.name, since_ms) for topic in plan.topics}
+    return known

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 import re2
@@ -329,7 +329,8 @@ def _unsettled(history: History) -> Iterator[Violation]:
         owners[event.group_id].take(event)
     for group_id, alive in groups.items():
         wanted = {topic for process in alive for topic in _wanted(history, process)}
-        yield from _badly_owned(history, group_id, owners[group_id], sorted(wanted))
+        known = [history.known_partitions[process] for process in sorted(alive) if process in history.known_partitions]
+        yield from _badly_owned(history, group_id, owners[group_id], sorted(wanted), known)
 
 
 def _wanted(history: History, process: str) -> set[str]:
@@ -345,10 +346,18 @@ def _wanted(history: History, process: str) -> set[str]:
             return set()
 
 
-def _badly_owned(history: History, group_id: str, owners: Owners, topics: Iterable[str]) -> Iterator[Violation]:
+def _badly_owned(
+    history: History, group_id: str, owners: Owners, topics: Iterable[str], known: Collection[Mapping[str, int]]
+) -> Iterator[Violation]:
+    """Yields the partitions of topics that haven't one owner.
+
+    Args:
+        known: how many partitions members know of that may have old metadata: those that came since need no owner yet.
+    """
     for topic in topics:
+        known_by_all = min((of_one.get(topic, 0) for of_one in known), default=history.partitions[topic])
         for number in range(history.partitions[topic]):
             names = owners.of(TopicPartition(topic, number))
-            if len(names) != 1:
+            if len(names) > 1 or (not names and number < known_by_all):
                 detail = f"{topic}-{number} has {len(names)} owners at the end ({', '.join(sorted(names)) or 'none'})"
                 yield Violation(history.end_ms, group_id, "unsettled", detail)

@@ -287,6 +287,14 @@ class WorldPlan:
         counts = {topic.name: topic.partitions for topic in self.topics}
         return {name: count for name, count in counts.items() if count}
 
+    def partitions_at(self, name: str, at_ms: int) -> int:
+        """Returns how many partitions a topic has at a time, in milliseconds from the start; 0: it isn't there."""
+        partitions = 0
+        for topic in sorted(self.topics, key=lambda one: one.at_ms):
+            if topic.name == name and topic.at_ms <= at_ms:
+                partitions = topic.partitions
+        return partitions
+
     def topics_made_again(self) -> list[tuple[int, str]]:
         """Returns when which topics are made again that were deleted."""
         made_again = []

@@ -97,3 +97,28 @@ def test_the_scenario_has_topics_that_come_go_and_come_again() -> None:
     assert {topic.name for topic in plan.topics if 0 < topic.at_ms < 61_000} == {"orders-2", "orders-3"}
     assert [name for _, name in plan.topics_made_again()] == ["orders-1"]
     assert _given(World(plan, 0).run()) == {"orders-1", "orders-2", "orders-3"}
+
+
+def test_partitions_that_classic_members_neednt_know_of_yet_need_no_owner_yet() -> None:
+    """Classic members see that a topic grew when their metadata is five minutes old, the default."""
+
+    def world(end_ms: int, **properties: Any) -> History:
+        member = MemberPlan("c", 1, "g", ("t",), 0, {"session.timeout.ms": 10_000, **properties})
+        topics = TopicPlan("t", 2), TopicPlan("t", 4, 30_000)
+        return World(WorldPlan((member,), topics, end_ms, SHORT_SESSIONS, quiet_ms=60_000), 1).run()
+
+    def given(history: History) -> set[int]:
+        return {one.partition for event in history.events if event.event == "assigned" for one in event.partitions}
+
+    def unsettled(history: History) -> list[str]:
+        return [one.detail.split()[0] for one in violations(history) if one.kind == "unsettled"]
+
+    early = world(120_000)
+    assert given(early) == {0, 1}
+    assert violations(early) == []
+    # What it knows of counts.
+    assert unsettled(replace(early, events=early.events[:1])) == ["t-0", "t-1"]
+    # All of them count where members ask sooner, or when the time is over.
+    for late in (world(120_000, **{"metadata.max.age.ms": 20_000}), world(500_000)):
+        assert given(late) == {0, 1, 2, 3}
+        assert unsettled(replace(late, events=late.events[:1])) == ["t-0", "t-1", "t-2", "t-3"]
