@@ -13,20 +13,20 @@ on from what is committed, so only a process that doesn't know that its partitio
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import islice
 
-import re2
-
-from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.crossed_assignments import CrossedAssignments
 from coordinator_udf.simulation.falling_numbers import falling_numbers
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Replaced
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.type_changes import TypeChanges
+from coordinator_udf.simulation.unsettled import unsettled
 from coordinator_udf.simulation.violation import Violation
 
 #: A classic member waits for the lost answer to its JoinGroup as long as a rebalance may take.
@@ -41,6 +41,8 @@ OLD_RETRY = "old retry"
 GIVEN_UP_TWICE = "given up twice"
 #: A group that was classic for a moment gives a member what another one has.
 FORGOTTEN_OWNER = "forgotten owner"
+#: A member that says what it owned before, as it is given more, has some of that taken back, and given to another.
+CROSSED_ASSIGNMENT = "crossed assignment"
 #: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
 KAFKAS_OWN = frozenset(
     {
@@ -50,6 +52,7 @@ KAFKAS_OWN = frozenset(
         OLD_RETRY,
         GIVEN_UP_TWICE,
         FORGOTTEN_OWNER,
+        CROSSED_ASSIGNMENT,
         NO_WAY_BACK,
         OVER_FULL,
         PUT_OUT,
@@ -68,7 +71,7 @@ def violations(history: History) -> list[Violation]:
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),
-        *_unsettled(history),
+        *unsettled(history),
         *full.violations(),
         *failures.violations,
         *_waiting(history, full, failures.too_early),
@@ -147,10 +150,38 @@ class _Excused:
         return process in self._gone
 
 
+class _WhyTwo:
+    """Why a partition has two owners. Few worlds have any, so what tells of it is read when there are."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    @cached_property
+    def _type_changes(self) -> TypeChanges:
+        return TypeChanges(self._history)
+
+    @cached_property
+    def _crossed(self) -> CrossedAssignments:
+        return CrossedAssignments(self._history)
+
+    def kind(self, given: ApplicationEvent, partition: TopicPartition, others_ms: Mapping[str, int]) -> str:
+        """Returns the kind of the violation that a partition is given to a process.
+
+        Args:
+            others_ms: when it was given to the others that have it, in milliseconds since the epoch.
+        """
+        others = others_ms.items()
+        if all(self._type_changes.forgot(given.group_id, other, at_ms, given.ts_ms) for other, at_ms in others):
+            return FORGOTTEN_OWNER
+        if all(self._crossed.took(other, partition, at_ms, given.ts_ms) for other, at_ms in others):
+            return CROSSED_ASSIGNMENT
+        return "two owners"
+
+
 def _two_owners(history: History) -> Iterator[Violation]:
     owners: dict[str, Owners] = defaultdict(Owners)
     excused = _Excused(history)
-    type_changes = TypeChanges(history)
+    why = _WhyTwo(history)
     given_ms: dict[tuple[str, str, TopicPartition], int] = {}
     for place, event in enumerate(history.events):
         process = event.process
@@ -162,17 +193,14 @@ def _two_owners(history: History) -> Iterator[Violation]:
                     for other in owners[event.group_id].of(partition) - {process} - excused.now
                     if not history.is_another(partition.topic, given_ms[event.group_id, other, partition], event.ts_ms)
                 )
-                is_forgotten = all(
-                    type_changes.forgot(event.group_id, other, given_ms[event.group_id, other, partition], event.ts_ms)
-                    for other in others
-                )
+                others_ms = {other: given_ms[event.group_id, other, partition] for other in others}
                 given_ms[event.group_id, process, partition] = event.ts_ms
                 is_over = excused.is_told_late(process) and _loses_next(history, place)
                 if others and process not in excused.now and not is_over:
                     detail = (
                         f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
                     )
-                    kind = FORGOTTEN_OWNER if is_forgotten else "two owners"
+                    kind = why.kind(event, partition, others_ms)
                     yield Violation(event.ts_ms, event.group_id, kind, detail)
         if event.event == "lost":
             yield from _kept_unawares(event, owners[event.group_id])
@@ -315,49 +343,3 @@ def _too_long(history: History, full: FullGroups, refused: Collection[str]) -> I
                 f"expected {history.quiet_ms / 1000:g} s at most"
             )
             yield Violation(since_ms + history.quiet_ms, one.group_id, LOST_JOIN if is_lost else "waiting", detail)
-
-
-def _unsettled(history: History) -> Iterator[Violation]:
-    """Yields the partitions that have no owner, or several, at a world's end."""
-    owners: dict[str, Owners] = defaultdict(Owners)
-    groups: dict[str, set[str]] = defaultdict(set)
-    for event in history.events:
-        if event.event == "start":
-            groups[event.group_id].add(event.process)
-        elif event.event in {"crash", "close", "closed"}:
-            groups[event.group_id].discard(event.process)
-        owners[event.group_id].take(event)
-    for group_id, alive in groups.items():
-        wanted = {topic for process in alive for topic in _wanted(history, process)}
-        known = [history.known_partitions[process] for process in sorted(alive) if process in history.known_partitions]
-        yield from _badly_owned(history, group_id, owners[group_id], sorted(wanted), known)
-
-
-def _wanted(history: History, process: str) -> set[str]:
-    """Returns the topics of those that there are at the end that a process has subscribed to."""
-    match history.subscribed.get(process):
-        case Subscribe(topics):
-            return {topic for topic in topics if topic in history.partitions}
-        case SubscribePattern(pattern):
-            return {topic for topic in history.partitions if re.fullmatch(pattern, topic)}
-        case SubscribeRegex(pattern):
-            return {topic for topic in history.partitions if re2.fullmatch(pattern, topic)}
-        case _:
-            return set()
-
-
-def _badly_owned(
-    history: History, group_id: str, owners: Owners, topics: Iterable[str], known: Collection[Mapping[str, int]]
-) -> Iterator[Violation]:
-    """Yields the partitions of topics that haven't one owner.
-
-    Args:
-        known: how many partitions members know of that may have old metadata: those that came since need no owner yet.
-    """
-    for topic in topics:
-        known_by_all = min((of_one.get(topic, 0) for of_one in known), default=history.partitions[topic])
-        for number in range(history.partitions[topic]):
-            names = owners.of(TopicPartition(topic, number))
-            if len(names) > 1 or (not names and number < known_by_all):
-                detail = f"{topic}-{number} has {len(names)} owners at the end ({', '.join(sorted(names)) or 'none'})"
-                yield Violation(history.end_ms, group_id, "unsettled", detail)

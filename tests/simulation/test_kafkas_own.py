@@ -10,6 +10,7 @@ import pytest
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.simulation.history import History, KnownMembership
 from coordinator_udf.simulation.invariants import (
+    CROSSED_ASSIGNMENT,
     FORGOTTEN_OWNER,
     GIVEN_UP_TWICE,
     KEPT_UNAWARES,
@@ -154,6 +155,28 @@ def test_who_loses_a_connection_just_before_the_end_has_no_time_to_be_stable() -
     # Whoever waits for longer is told of.
     history.waiting = [replace(one, since_ms=history.end_ms - 60_000)]
     assert [violation.kind for violation in violations(history)] == ["waiting"]
+
+
+def test_what_a_member_says_that_it_owns_as_it_is_given_more_crosses_what_it_is_to_have_next() -> None:
+    slow = MemberPlan("slow", 1, "g", ("t",), 3_400, _KIP_848, callback_ms=2_700)
+
+    def found(third_ms: int) -> list[Violation]:
+        first, third = MemberPlan("first", 1, "g", ("t",), 1_500, _KIP_848), replace(slow, client_id="third")
+        plan = _world(first, slow, replace(third, start_ms=third_ms, callback_ms=0), end_ms=60_000)
+        settings = SHORT_SESSIONS | {
+            "group.consumer.heartbeat.interval.ms": 1_000,
+            "group.consumer.min.heartbeat.interval.ms": 1_000,
+        }
+        plan = replace(plan, settings=settings, topics=(TopicPlan("t", 12),), network=NetworkPlan((20, 20)))
+        told = violations(World(plan, 1).run())
+        for one in told:
+            assert one.detail.split(" was given to ")[1] == "third/1 and is slow/1's"
+        return told
+
+    # The callback of its first assignment, which is empty, ends at 6.2 s; it has heard of its next one at 5.4 s.
+    assert {one.kind for one in found(6_000)} == {CROSSED_ASSIGNMENT}
+    # Later than that the coordinator waits until it has given up what is another's.
+    assert found(15_000) == []
 
 
 def test_a_kip_848_member_that_comes_before_the_first_generation_of_a_classic_group_is_refused_for_good() -> None:

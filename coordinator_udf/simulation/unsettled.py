@@ -1,0 +1,69 @@
+"""Finds the partitions that have not one owner at a world's end."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import re2
+
+from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.ownership import Owners
+from coordinator_udf.simulation.violation import Violation
+
+
+def unsettled(history: History) -> Iterator[Violation]:
+    """Yields the partitions that have no owner, or several, at a world's end."""
+    owners: dict[str, Owners] = defaultdict(Owners)
+    groups: dict[str, set[str]] = defaultdict(set)
+    for event in history.events:
+        if event.event == "start":
+            groups[event.group_id].add(event.process)
+        elif event.event in {"crash", "close", "closed"}:
+            groups[event.group_id].discard(event.process)
+        owners[event.group_id].take(event)
+    # Whoever waits for a lost answer has what it had, for it hasn't heard that it is another's; that is told by itself.
+    lost = frozenset(one.process for one in history.waiting if one.for_lost_join)
+    for group_id, alive in groups.items():
+        wanted = {topic for process in alive for topic in _wanted(history, process)}
+        known = [history.known_partitions[process] for process in sorted(alive) if process in history.known_partitions]
+        yield from _badly_owned(history, group_id, owners[group_id], sorted(wanted), known=known, lost=lost)
+
+
+def _wanted(history: History, process: str) -> set[str]:
+    """Returns the topics of those that there are at the end that a process has subscribed to."""
+    match history.subscribed.get(process):
+        case Subscribe(topics):
+            return {topic for topic in topics if topic in history.partitions}
+        case SubscribePattern(pattern):
+            return {topic for topic in history.partitions if re.fullmatch(pattern, topic)}
+        case SubscribeRegex(pattern):
+            return {topic for topic in history.partitions if re2.fullmatch(pattern, topic)}
+        case _:
+            return set()
+
+
+def _badly_owned(
+    history: History,
+    group_id: str,
+    owners: Owners,
+    topics: Iterable[str],
+    *,
+    known: Collection[Mapping[str, int]],
+    lost: frozenset[str],
+) -> Iterator[Violation]:
+    """Yields the partitions of topics that haven't one owner.
+
+    Args:
+        known: how many partitions members know of that may have old metadata: those that came since need no owner yet.
+        lost: the processes that wait for the lost answer to a JoinGroup.
+    """
+    for topic in topics:
+        known_by_all = min((of_one.get(topic, 0) for of_one in known), default=history.partitions[topic])
+        for number in range(history.partitions[topic]):
+            names = owners.of(TopicPartition(topic, number))
+            if len(names - lost) > 1 or (not names and number < known_by_all):
+                detail = f"{topic}-{number} has {len(names)} owners at the end ({', '.join(sorted(names)) or 'none'})"
+                yield Violation(history.end_ms, group_id, "unsettled", detail)
