@@ -33,6 +33,7 @@ from coordinator_udf.simulation.chance import drawn_by_time
 from coordinator_udf.simulation.coordinator import MemberIds, SimulatedCoordinator
 from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
+from coordinator_udf.simulation.hangs import Hangs
 from coordinator_udf.simulation.history import ApplicationEvent, History, history_of
 from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.measures import conclude
@@ -107,7 +108,7 @@ class World:
         )
         self._applications = self._make_applications()
         self._skipping = self._make_skipping(settings) if skips and repeats_itself(plan) else None
-        self._has_hangs = any(member.hangs for member in plan.members)
+        self._hangs = Hangs(plan, self._agenda, self._processes)
         for time, event in e.planned(plan):
             self._agenda.at(plan.start_ms + time, event, is_of_plan=True)
 
@@ -196,7 +197,7 @@ class World:
             self._happen(event)
         elif member is not None:
             process = self._deadlines.take_next()
-            until_ms = self._hangs_until_ms(process)
+            until_ms = self._hangs.until_ms(process)
             if until_ms is None:
                 self._applications.take(process, inputs.Tick())
             else:
@@ -214,26 +215,8 @@ class World:
         if self._skipping is not None:
             self._skipping.happened(process)
 
-    def _hangs_until_ms(self, process: Process) -> int | None:
-        """Returns when a process goes on that hangs now; None if it doesn't."""
-        if not process.plan.hangs:
-            return None
-        until_ms = process.plan.hangs_until_ms(self._agenda.now_ms - self._plan.start_ms)
-        return None if until_ms < 0 else self._plan.start_ms + until_ms
-
-    def _waits(self, event: e.Event) -> bool:
-        """Puts an event off in whose process all stands still. Returns whether it did."""
-        process = self._processes.get(e.member_of(event) or "")
-        until_ms = None if process is None or not process.lives else self._hangs_until_ms(process)
-        if process is None or until_ms is None:
-            return False
-        if isinstance(event, e.Polls) and process.poll_at_ms == self._agenda.now_ms:
-            process.poll_at_ms = until_ms
-        self._agenda.at(until_ms, event)
-        return True
-
     def _happen(self, event: e.Event) -> None:
-        if self._has_hangs and self._waits(event):
+        if self._hangs.are_any and self._hangs.put_off(event):
             return
         # Nearly all are of these three kinds.
         if isinstance(event, e.RequestArrives):
