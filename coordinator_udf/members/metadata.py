@@ -72,9 +72,9 @@ class ConsumerMetadata:
     @property
     def expires_ms(self) -> int | None:
         """When it is to be asked for because of its age; None where it is asked for before that."""
-        return (
-            None if self.update_requested or self.awaits_answer else self._last_successful_refresh_ms + self._max_age_ms
-        )
+        if self.update_requested or self.awaits_answer:
+            return None
+        return self._last_successful_refresh_ms + self._max_age_ms
 
     def renew(self, now_ms: int) -> None:
         """Takes it that it was asked for because of its age, and that the answer of this time was the one before."""
@@ -200,12 +200,11 @@ class ConsumerMetadata:
         return node in self._nodes
 
     def _look_ahead(self) -> None:
-        if self._asked is not None:
-            self.quiet_until_ms = FOREVER_MS
-        elif self._need_full_update or self._need_partial_update:
-            self.quiet_until_ms = 0
+        expires_ms = self.expires_ms
+        if expires_ms is not None:
+            self.quiet_until_ms = expires_ms
         else:
-            self.quiet_until_ms = self._last_successful_refresh_ms + self._max_age_ms
+            self.quiet_until_ms = FOREVER_MS if self.awaits_answer else 0
 
     def _expires_in_ms(self, now_ms: int) -> int:
         return max(self._last_successful_refresh_ms + self._max_age_ms - now_ms, 0)

@@ -7,7 +7,7 @@ so that doesn't repeat itself like all else that they do. When they would have a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from coordinator_udf.members.timers import FOREVER_MS
 from coordinator_udf.simulation.process import Process
@@ -22,7 +22,6 @@ class Renewal(NamedTuple):
 
 #: Tells when metadata comes that a process asks for at a time; None if never.
 AnsweredMs = Callable[[Process, int], int | None]
-_NONE: Final[list[Renewal]] = []
 
 
 def awaits_metadata(process: Process) -> bool:
@@ -35,7 +34,7 @@ def renewals(process: Process, answered_ms: AnsweredMs, last_ms: int) -> list[Re
     """Returns when a settled process asks for metadata for its age, up to a time, or to one without an answer."""
     expires_ms = _expires_ms(process)
     if expires_ms is None:
-        return _NONE
+        return []
     found = []
     asked_ms = expires_ms + process.skipped_ms
     while asked_ms <= last_ms:

@@ -163,10 +163,12 @@ class Skipping:
         before_loss = self._network.requests_before_loss
         if before_loss is not None and in_period:
             periods = min(periods, before_loss // in_period)
+        if periods < 1 or self._coordinator.sessions(unit.groups) != len(living):
+            return
         last_ms = now_ms + periods * found.period_ms
         ages = {process.name: renewals(process, self._answered_ms, last_ms) for process in living}
         periods = periods_between(chain.from_iterable(ages.values()), now_ms, found.period_ms, periods)
-        if periods < 1 or self._coordinator.sessions(unit.groups) != len(living):
+        if periods < 1:
             return
         by_ms = periods * found.period_ms
         for api, interval_ms in sent:
