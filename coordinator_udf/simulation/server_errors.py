@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import defaultdict
 from operator import itemgetter
 from typing import Final
 
-from coordinator_udf.groups.decisions import PLACES, Decisions, Row
+from coordinator_udf.groups.decisions import PLACES, Row
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.history import History
@@ -16,7 +17,6 @@ from coordinator_udf.simulation.violation import Violation
 TOO_EARLY: Final = "too early"
 _RESPONSE = PLACES["responses"]
 _TRANSITION = PLACES["transitions"]
-_SEQ = itemgetter(0)
 
 
 class ServerErrors:
@@ -30,13 +30,17 @@ class ServerErrors:
     def __init__(self, history: History) -> None:
         self.violations: list[Violation] = []
         self.too_early: set[str] = set()
-        last: dict[str, Row] = {}
-        for decided in history.decisions:
-            for row in _in_order(decided):
-                if len(row) == len(_TRANSITION):
-                    last[row[_TRANSITION["group_id"]]] = row
-                else:
-                    self._take(history, row, last.get(row[_RESPONSE["group_id"]]))
+        failed = [
+            row
+            for decided in history.decisions
+            for row in decided.responses
+            if row[_RESPONSE["error_code"]] == Errors.UNKNOWN_SERVER_ERROR
+        ]
+        transitions = _transitions(history) if failed else {}
+        for row in failed:
+            of_group = transitions.get(row[_RESPONSE["group_id"]], [])
+            before = bisect_left(of_group, row[_RESPONSE["seq"]], key=itemgetter(_TRANSITION["seq"]))
+            self._take(history, row, of_group[before - 1] if before else None)
 
     def _take(self, history: History, answer: Row, transition: Row | None) -> None:
         api, member_id = answer[_RESPONSE["api"]], answer[_RESPONSE["member_id"]] or ""
@@ -50,10 +54,13 @@ class ServerErrors:
         self.violations.append(Violation(answer[_RESPONSE["ts"]], answer[_RESPONSE["group_id"]], kind, detail))
 
 
-def _in_order(decided: Decisions) -> Iterator[Row]:
-    """Yields the changes of groups' states, and the answers that tell of a failure, in the order of both."""
-    failed = [row for row in decided.responses if row[_RESPONSE["error_code"]] == Errors.UNKNOWN_SERVER_ERROR]
-    yield from sorted([*decided.transitions, *failed], key=_SEQ) if failed else decided.transitions
+def _transitions(history: History) -> dict[str, list[Row]]:
+    """Returns the changes of each group's state, in order."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for decided in history.decisions:
+        for row in decided.transitions:
+            found[row[_TRANSITION["group_id"]]].append(row)
+    return found
 
 
 def _has_no_protocol(transition: Row) -> bool:
