@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, field
@@ -13,6 +13,8 @@ from coordinator_udf.protocol.errors import BadRequest
 NotNegative = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
+#: The default of metadata.max.age.ms.
+METADATA_MAX_AGE_MS: Final = 300_000
 _DEFAULT_STRATEGIES = (
     "org.apache.kafka.clients.consumer.RangeAssignor",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
@@ -38,7 +40,7 @@ class MemberConfig(msgspec.Struct, frozen=True, kw_only=True):
     session_timeout_ms: Positive = field(name="session.timeout.ms", default=45_000)
     heartbeat_interval_ms: Positive = field(name="heartbeat.interval.ms", default=3_000)
     max_poll_interval_ms: Positive = field(name="max.poll.interval.ms", default=300_000)
-    metadata_max_age_ms: NotNegative = field(name="metadata.max.age.ms", default=300_000)
+    metadata_max_age_ms: NotNegative = field(name="metadata.max.age.ms", default=METADATA_MAX_AGE_MS)
     request_timeout_ms: NotNegative = field(name="request.timeout.ms", default=30_000)
     default_api_timeout_ms: NotNegative = field(name="default.api.timeout.ms", default=60_000)
     retry_backoff_ms: NotNegative = field(name="retry.backoff.ms", default=100)

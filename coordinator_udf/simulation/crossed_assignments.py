@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import Final
 
-from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.events import topic_id
 from coordinator_udf.simulation.history import History
 
-_RECORD = PLACES["records"]
-_CURRENT = "ConsumerGroupCurrentMemberAssignment"
 #: A member says what it owned before in the moment in which it is given more. So long may that be under way, and wait
 #: for a coordinator that answers once in a while, in milliseconds.
 _UNDER_WAY_MS: Final = 2_000
@@ -32,24 +28,17 @@ class CrossedAssignments:
     def __init__(self, history: History) -> None:
         self._taken_ms: dict[tuple[str, _Partition], list[int]] = defaultdict(list)
         before: dict[str, frozenset[_Partition]] = {}
-        for decided in history.decisions:
-            for row in decided.records:
-                if row[_RECORD["record_type"]] == _CURRENT:
-                    self._read(history, before, row[_RECORD["ts"]], row[_RECORD["member_id"]], row[_RECORD["body"]])
-
-    def _read(
-        self, history: History, before: dict[str, frozenset[_Partition]], ts_ms: int, member_id: str, body: str | None
-    ) -> None:
-        if body is None:
-            before.pop(member_id, None)
-            return
-        value = json.loads(body)
-        assigned = _partitions(value["assignedPartitions"])
-        taken = before.get(member_id, frozenset()) - assigned - _partitions(value["partitionsPendingRevocation"])
-        before[member_id] = assigned
-        process = history.process_of.get(member_id, member_id)
-        for partition in taken:
-            self._taken_ms[process, partition].append(ts_ms)
+        for record in history.records(("ConsumerGroupCurrentMemberAssignment",)):
+            member_id, value = record.member_id or "", record.value
+            if value is None:
+                before.pop(member_id, None)
+                continue
+            assigned = _partitions(value["assignedPartitions"])
+            taken = before.get(member_id, frozenset()) - assigned - _partitions(value["partitionsPendingRevocation"])
+            before[member_id] = assigned
+            process = history.process_of.get(member_id, member_id)
+            for partition in taken:
+                self._taken_ms[process, partition].append(record.ts_ms)
 
     def took(self, process: str, partition: TopicPartition, given_ms: int, ts_ms: int) -> bool:
         """Tells whether a partition was taken back from a process in the moment in which it was given it.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.violation import Violation
 
-_RECORD = PLACES["records"]
 #: What records call the number that only rises, by their type.
 _RISING = {
     "GroupMetadata": "generation",
@@ -49,39 +46,32 @@ def _recorded(history: History, ended_ms: dict[str, list[int]]) -> Iterator[Viol
     last: dict[tuple[str, str, str | None], int] = {}
     has_members: dict[str, bool] = {}
     ended: dict[str, _Ended] = {}
-    for said in history.decisions:
-        for row in said.records:
-            ts_ms, group_id, kind, member_id, body = (
-                row[_RECORD[name]] for name in ("ts", "group_id", "record_type", "member_id", "body")
-            )
-            if kind not in _RISING:
-                continue
-            key = group_id, kind, member_id
-            if body is None:
-                # The group, or its member, is no more, or of another type from now on; a new one begins anew.
-                number = last.pop(key, 0)
-                if kind in _GROUPS:
-                    ended[group_id] = _Ended(ts_ms, number, has_members.pop(group_id, False))
-                    ended_ms[group_id].append(ts_ms)
-                continue
-            value = json.loads(body)
-            number = value[_RISING[kind]]
-            if number < 0:
-                # A static member that is away has its epoch again when it is back.
-                continue
-            if kind == "GroupMetadata":
-                has_members[group_id] = bool(value["members"])
-            before = ended.pop(group_id, None) if kind in _GROUPS else None
-            # A group without members is replaced by a new one; one with members is migrated.
-            goes_on = value["members"] if kind == "GroupMetadata" else before is not None and before.had_members
-            if before is not None and goes_on and before.ts_ms == ts_ms and number < before.number:
-                detail = f"{_RISING[kind]} {number} after {before.number} of the group's other type"
-                yield Violation(ts_ms, group_id, "falling number", detail)
-            if number < last.get(key, number):
-                whose = f" of {history.process_of.get(member_id, member_id)}" if member_id else ""
-                detail = f"{_RISING[kind]}{whose} {number} after {last[key]}"
-                yield Violation(ts_ms, group_id, "falling number", detail)
-            last[key] = number
+    for ts_ms, group_id, kind, member_id, value in history.records(_RISING):
+        key = group_id, kind, member_id
+        if value is None:
+            # The group, or its member, is no more, or of another type from now on; a new one begins anew.
+            number = last.pop(key, 0)
+            if kind in _GROUPS:
+                ended[group_id] = _Ended(ts_ms, number, has_members.pop(group_id, False))
+                ended_ms[group_id].append(ts_ms)
+            continue
+        number = value[_RISING[kind]]
+        if number < 0:
+            # A static member that is away has its epoch again when it is back.
+            continue
+        if kind == "GroupMetadata":
+            has_members[group_id] = bool(value["members"])
+        before = ended.pop(group_id, None) if kind in _GROUPS else None
+        # A group without members is replaced by a new one; one with members is migrated.
+        goes_on = value["members"] if kind == "GroupMetadata" else before is not None and before.had_members
+        if before is not None and goes_on and before.ts_ms == ts_ms and number < before.number:
+            detail = f"{_RISING[kind]} {number} after {before.number} of the group's other type"
+            yield Violation(ts_ms, group_id, "falling number", detail)
+        if number < last.get(key, number):
+            whose = f" of {history.process_of.get(member_id, member_id)}" if member_id else ""
+            detail = f"{_RISING[kind]}{whose} {number} after {last[key]}"
+            yield Violation(ts_ms, group_id, "falling number", detail)
+        last[key] = number
 
 
 def _told(history: History, ended_ms: dict[str, list[int]]) -> Iterator[Violation]:

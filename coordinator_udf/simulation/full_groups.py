@@ -9,7 +9,6 @@ that is in between isn't told that it turned somebody away who had a place.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -37,7 +36,6 @@ _WAITS_FOR_JOINS = frozenset({ClassicGroupState.PREPARING_REBALANCE})
 #: The states of a classic group whose members the log doesn't have yet.
 _UNWRITTEN = frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.COMPLETING_REBALANCE})
 _TRANSITION = PLACES["transitions"]
-_RECORD = PLACES["records"]
 
 
 class _Size(NamedTuple):
@@ -214,17 +212,12 @@ def _read_groups(history: History) -> dict[str, _Group]:
     limits = {"GroupMetadata": history.classic_max_size, "ConsumerGroupMemberMetadata": history.consumer_max_size}
     groups: dict[str, _Group] = {}
     states: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for ts_ms, group_id, record_type, member_id, value in history.records(limits):
+        group = groups.get(group_id)
+        if group is None:
+            group = groups[group_id] = _Group(turned_away[group_id])
+        group.read(ts_ms, limits[record_type], member_id, value)
     for decided in history.decisions:
-        for row in decided.records:
-            limit = limits.get(row[_RECORD["record_type"]])
-            if limit is None:
-                continue
-            group_id, body = row[_RECORD["group_id"]], row[_RECORD["body"]]
-            group = groups.get(group_id)
-            if group is None:
-                group = groups[group_id] = _Group(turned_away[group_id])
-            value = None if body is None else json.loads(body)
-            group.read(row[_RECORD["ts"]], limit, row[_RECORD["member_id"]], value)
         for row in decided.transitions:
             states[row[_TRANSITION["group_id"]]].append((row[_TRANSITION["ts"]], row[_TRANSITION["to_state"]]))
     for group_id, group in groups.items():

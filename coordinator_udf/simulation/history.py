@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from coordinator_udf.groups.decisions import Decisions
+from coordinator_udf.groups.decisions import PLACES, Decisions
+from coordinator_udf.members.config import METADATA_MAX_AGE_MS
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
 from coordinator_udf.simulation.plan import WorldPlan
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
-_MAX_AGE: Final = "metadata.max.age.ms"
-_MAX_AGE_MS: Final = 300_000
+_RECORD: Final = PLACES["records"]
 #: As large a group as there may be if nobody says how large (the default of group.max.size).
 NO_LIMIT: Final = 2**31 - 1
 
@@ -145,6 +146,21 @@ class TurnedAway(msgspec.Struct, frozen=True):
     instance_id: str | None
 
 
+class WrittenRecord(NamedTuple):
+    """A record that the coordinator wrote to its log.
+
+    Attributes:
+        member_id: whose it is; None for one of a whole group.
+        value: what it says; None: it takes back what those before it said.
+    """
+
+    ts_ms: int
+    group_id: str
+    record_type: str
+    member_id: str | None
+    value: Any
+
+
 class Unsettled(msgspec.Struct, frozen=True):
     """A time in which a process that was there was not stable, or closed."""
 
@@ -240,6 +256,17 @@ class History:
         if event.event in {"start", "close"}:
             self.settles(event.ts_ms, event.group_id, event.process, is_settled=False)
 
+    def records(self, record_types: Collection[str]) -> Iterator[WrittenRecord]:
+        """Yields the records of some types, in the order of the log."""
+        for decided in self.decisions:
+            for row in decided.records:
+                if row[_RECORD["record_type"]] in record_types:
+                    ts_ms, group_id, record_type, member_id, body = (
+                        row[_RECORD[name]] for name in ("ts", "group_id", "record_type", "member_id", "body")
+                    )
+                    value = None if body is None else json.loads(body)
+                    yield WrittenRecord(ts_ms, group_id, record_type, member_id, value)
+
     def is_another(self, topic: str, before_ms: int, ts_ms: int) -> bool:
         """Tells whether a topic is another one at a time than it was before, for it was made again."""
         return any(name == topic and before_ms < at_ms <= ts_ms for at_ms, name in self.made_again)
@@ -305,9 +332,10 @@ def _known_partitions(plan: WorldPlan) -> dict[str, dict[str, int]]:
     A classic member hears of that when its metadata is too old, and then has as long as all have to be stable.
     """
     known = {}
-    for member in plan.members:
-        age_ms = int(member.properties.get(_MAX_AGE, _MAX_AGE_MS))
+    changed_ms = max(plan.topics_changed_ms(), default=plan.start_ms) - plan.start_ms
+    for member in plan.members if changed_ms > 0 else ():
+        age_ms = int(member.properties.get("metadata.max.age.ms", METADATA_MAX_AGE_MS))
         since_ms = max(0, plan.end_ms - age_ms - (plan.quiet_ms or 0))
-        if not member.is_kip_848 and any(topic.at_ms > since_ms for topic in plan.topics):
-            known[member.name] = {topic.name: plan.partitions_at(topic.name, since_ms) for topic in plan.topics}
+        if not member.is_kip_848 and changed_ms > since_ms:
+            known[member.name] = plan.partitions_at(since_ms)
     return known

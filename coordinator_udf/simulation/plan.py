@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -181,6 +181,12 @@ class MemberPlan:
         return _end_ms(self.hangs, at_ms) if self.hangs else -1
 
 
+def _partitions(topics: Iterable[TopicPlan]) -> dict[str, int]:
+    """Returns the partitions of topics as the last of each name has them, but for those that are deleted."""
+    counts = {topic.name: topic.partitions for topic in topics}
+    return {name: count for name, count in counts.items() if count}
+
+
 def _end_ms(spans: Sequence[Cut | Hang | Refusal], at_ms: int) -> int:
     """Returns when the last of the spans ends that a time is in; -1 if it is in none."""
     return max(
@@ -284,16 +290,12 @@ class WorldPlan:
 
     def partitions_at_end(self) -> dict[str, int]:
         """Returns how many partitions the topics have that there are at the end."""
-        counts = {topic.name: topic.partitions for topic in self.topics}
-        return {name: count for name, count in counts.items() if count}
+        return _partitions(self.topics)
 
-    def partitions_at(self, name: str, at_ms: int) -> int:
-        """Returns how many partitions a topic has at a time, in milliseconds from the start; 0: it isn't there."""
-        partitions = 0
-        for topic in sorted(self.topics, key=lambda one: one.at_ms):
-            if topic.name == name and topic.at_ms <= at_ms:
-                partitions = topic.partitions
-        return partitions
+    def partitions_at(self, at_ms: int) -> dict[str, int]:
+        """Returns how many partitions the topics have that there are at a time, in milliseconds from the start."""
+        changes = (topic for topic in self.topics if topic.at_ms <= at_ms)
+        return _partitions(sorted(changes, key=lambda one: one.at_ms))
 
     def topics_made_again(self) -> list[tuple[int, str]]:
         """Returns when which topics are made again that were deleted."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 
-from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.simulation.history import History
 
-_RECORD = PLACES["records"]
 _CLASSIC, _CONSUMER = "GroupMetadata", "ConsumerGroupMetadata"
 
 
@@ -45,15 +43,11 @@ def _times_as_classic(history: History) -> dict[str, list[tuple[int, int]]]:
     times: dict[str, list[tuple[int, int]]] = defaultdict(list)
     ended: dict[tuple[str, str], int] = {}
     since_ms: dict[str, int] = {}
-    for decided in history.decisions:
-        for row in decided.records:
-            ts_ms, group_id, kind, body = (row[_RECORD[name]] for name in ("ts", "group_id", "record_type", "body"))
-            if kind not in (_CLASSIC, _CONSUMER):
-                continue
-            if body is None:
-                ended[group_id, kind] = ts_ms
-            elif kind == _CLASSIC and ended.get((group_id, _CONSUMER)) == ts_ms:
-                since_ms[group_id] = ts_ms
-            elif kind == _CONSUMER and ended.get((group_id, _CLASSIC)) == ts_ms and group_id in since_ms:
-                times[group_id].append((since_ms.pop(group_id), ts_ms))
+    for ts_ms, group_id, record_type, _, value in history.records((_CLASSIC, _CONSUMER)):
+        if value is None:
+            ended[group_id, record_type] = ts_ms
+        elif record_type == _CLASSIC and ended.get((group_id, _CONSUMER)) == ts_ms:
+            since_ms[group_id] = ts_ms
+        elif record_type == _CONSUMER and ended.get((group_id, _CLASSIC)) == ts_ms and group_id in since_ms:
+            times[group_id].append((since_ms.pop(group_id), ts_ms))
     return times

@@ -8,6 +8,7 @@ from math import ceil
 from statistics import median, median_low
 from typing import Any
 
+from coordinator_udf.members.config import METADATA_MAX_AGE_MS
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms
@@ -77,7 +78,7 @@ def properties_of(
     properties: dict[str, Any] = {
         "enable.auto.commit": commit_ms is not None,
         "heartbeat.interval.ms": _heartbeat_ms(process, unknown),
-        "metadata.max.age.ms": 300_000,
+        "metadata.max.age.ms": METADATA_MAX_AGE_MS,
     }
     if commit_ms is not None:
         properties["auto.commit.interval.ms"] = commit_ms
