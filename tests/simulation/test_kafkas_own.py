@@ -173,7 +173,7 @@ def test_what_a_member_says_that_it_owns_as_it_is_given_more_crosses_what_it_is_
             assert one.detail.split(" was given to ")[1] == "third/1 and is slow/1's"
         return told
 
-    # The callback of its first assignment, which is empty, ends at 6.2 s; it has heard of its next one at 5.4 s.
+    # The callback of its first assignment, which is empty, ends at 6.2 s; it has heard of its next one at 4.5 s.
     assert {one.kind for one in found(6_000)} == {CROSSED_ASSIGNMENT}
     # Later than that the coordinator waits until it has given up what is another's.
     assert found(15_000) == []
