@@ -25,6 +25,10 @@ class MemberMachine(Protocol):
     def metadata(self) -> ConsumerMetadata | None:
         """What it knows of the cluster; None before its first input."""
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether a classic member has begun to join, and its application hasn't been told yet of how that ended."""
+
     def handle(self, now_ms: int, event: Input) -> list[Output]:
         """Takes one input and returns all that the member does at this moment, in order.
 

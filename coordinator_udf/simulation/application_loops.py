@@ -17,6 +17,9 @@ from coordinator_udf.simulation.process import Committed, Doing, Process
 #: a member that always has something new would do at that moment. Half and double change nothing in nine worlds.
 _POLLS_AT_ONCE = 10
 
+#: What a member is given only by somebody who reads.
+_FROM_NETWORK = (inputs.Response, inputs.Disconnect, inputs.Metadata)
+
 #: As long as an application that closes its consumer waits for it at most, in milliseconds: Kafka's default
 #: (CloseOptions and, before it, KafkaConsumer.DEFAULT_CLOSE_TIMEOUT_MS).
 _CLOSE_MS = 30_000
@@ -168,15 +171,17 @@ class ApplicationLoops:
         self._members.tell(process, "close")
         process.doing = Doing.CLOSING
         self._members.give(process, inputs.Close(_CLOSE_MS))
+        self._read(process)
 
     def take(self, process: Process, event: inputs.Input) -> None:
         """Gives a member an input. A classic application that is in poll goes on at once with what came of it."""
+        if isinstance(event, _FROM_NETWORK) and not self._is_reading(process):
+            process.unread.append(event)
+            if process.doing is Doing.RUNNING and process.in_callback is None:
+                self._poll_at(process, processing_until_ms(process, self._agenda.now_ms) or self._agenda.now_ms)
+            return
         was_settled = process.is_settled
-        if (isinstance(event, inputs.Response) and event.req == process.join_req) or isinstance(
-            event, inputs.Disconnect
-        ):
-            process.join_req = None
-        happened = self._give(process, event)
+        happened = self._hear(process, event)
         # What a settled member does by itself, which are heartbeats, is nothing to its application.
         concerns = not isinstance(event, inputs.Tick) and (
             happened or isinstance(event, (inputs.Metadata, inputs.CallbackDone))
@@ -196,9 +201,36 @@ class ApplicationLoops:
                 return
             for _ in range(_POLLS_AT_ONCE):
                 # While a JoinGroup or SyncGroup waits for its answer, polls do nothing.
-                if process.join_req is not None or not self._poll(process):
+                if (process.join_req is not None and not process.unread) or not self._poll(process):
                     break
         self._plan_poll(process)
+
+    def _is_reading(self, process: Process) -> bool:
+        """Tells whether a process reads what comes from the network: in a call, or by a thread behind it.
+
+        A classic member's heartbeat thread does each retry.backoff.ms, which is taken for at once; so is an application
+        that doesn't work for longer between two polls.
+        """
+        if process.has_reader or process.doing is Doing.CLOSING or process.call_deadline_ms() is not None:
+            return True
+        if process.doing is not Doing.RUNNING or process.in_callback is not None:
+            return False
+        is_soon_back = process.plan.process_ms <= process.config.retry_backoff_ms
+        return is_soon_back or processing_until_ms(process, self._agenda.now_ms) is None
+
+    def _hear(self, process: Process, event: inputs.Input) -> bool:
+        """Gives a member what comes from the network, a tick or a callback's end; returns whether it did anything."""
+        if (isinstance(event, inputs.Response) and event.req == process.join_req) or isinstance(
+            event, inputs.Disconnect
+        ):
+            process.join_req = None
+        return self._give(process, event)
+
+    def _read(self, process: Process) -> None:
+        """Gives a member what has come while nobody read."""
+        unread, process.unread = process.unread, []
+        for event in unread:
+            self._hear(process, event)
 
     def _poll_after_commit(self, process: Process) -> None:
         """Plans the poll that commits what was due when the last commit had no answer yet."""
@@ -228,6 +260,8 @@ class ApplicationLoops:
         if process.in_callback is not None:
             return False
         process.last_poll_ms = self._agenda.now_ms
+        if process.unread:
+            self._read(process)
         unknown = process.owned - process.positions.keys()
         if unknown:
             for seek in process.fetch_positions(unknown, self._members.committed_of(process)):

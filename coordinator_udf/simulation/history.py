@@ -79,12 +79,14 @@ class Waiting:
 
     Attributes:
         for_lost_join: whether it is for the answer to a JoinGroup, which got lost, or which was never asked.
+        for_poll: whether its member is in its group, and no poll of its application has handled that yet.
         since_ms: from when on.
     """
 
     group_id: str
     process: str
     for_lost_join: bool
+    for_poll: bool
     since_ms: int
 
 

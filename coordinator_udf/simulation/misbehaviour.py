@@ -66,6 +66,11 @@ class Misbehaving:
         """What the member knows of the cluster."""
         return self._member.metadata
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether the member has begun to join, and its application hasn't been told yet of how that ended."""
+        return self._member.is_joining
+
     def handle(self, now_ms: int, event: Input) -> list[Output]:
         """Takes an input and returns what comes of it, with what is left out, changed or added."""
         outputs: list[Output] = []

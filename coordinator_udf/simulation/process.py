@@ -8,6 +8,7 @@ from enum import Enum, auto
 from random import Random
 
 from coordinator_udf.members.classic.member import ClassicMember
+from coordinator_udf.members.classic.states import NOT_JOINED
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
 from coordinator_udf.members.consumer.states import MemberState
@@ -57,7 +58,10 @@ class Process:
         is_watching: whether that is when it next looks whether its thread has anything for it.
         has_looked_twice: whether it was woken up once more since it last waited for records.
         is_settled: whether it is a stable member that waits for nothing but time.
+        is_untold: whether that is so but that no poll of its application has handled yet that it has joined.
         is_fatal: whether its KIP-848 member was refused for good, and does nothing any more.
+        has_reader: whether a thread behind the application reads what comes from the network.
+        unread: what has come while nobody read.
         has_failed: whether it ends, or has ended, because poll threw an exception.
         join_req: the JoinGroup or SyncGroup that waits for its answer.
         joined_ms: when its member last sent a JoinGroup.
@@ -84,7 +88,10 @@ class Process:
     is_watching: bool = False
     has_looked_twice: bool = False
     is_settled: bool = False
+    is_untold: bool = False
     is_fatal: bool = False
+    has_reader: bool = False
+    unread: list[Input] = field(default_factory=list)
     has_failed: bool = False
     join_req: int | None = None
     joined_ms: int = -1
@@ -97,6 +104,7 @@ class Process:
 
     def __post_init__(self) -> None:
         self.name = self.plan.name
+        self.has_reader = self.is_threaded
 
     @property
     def lives(self) -> bool:
@@ -120,8 +128,13 @@ class Process:
 
     def learn(self, state: ClassicStateChange | ConsumerStateChange) -> None:
         """Takes note of what is true of its member from now on."""
-        self.is_settled = _waits_for_time(state)
+        waits_for_time = _waits_for_time(state)
+        self.is_untold = waits_for_time and self.machine.is_joining
+        self.is_settled = waits_for_time and not self.is_untold
         self.is_fatal = state.state == MemberState.FATAL
+        self.has_reader = self.is_threaded or (
+            isinstance(state, ClassicStateChange) and state.heartbeating and state.state not in NOT_JOINED
+        )
 
     def next_deadline_ms(self) -> int | None:
         """Returns the time at which its member wants a tick, or None."""

@@ -329,6 +329,9 @@ class World:
         outputs = process.machine.handle(now_ms - process.skipped_ms, event)
         for output in outputs:
             self._take(process, output)
+        if process.is_untold and not process.machine.is_joining:
+            process.is_untold, process.is_settled = False, True
+            self._settles(process)
         self._deadlines.watch(process, now_ms + 1 if not outputs and isinstance(event, inputs.Tick) else now_ms)
         return bool(outputs)
 
@@ -356,11 +359,8 @@ class World:
                 self.end(process)
             case ClassicStateChange() | ConsumerStateChange():
                 process.learn(output)
-                self._happened(name)
-                now_ms, group_id = self._agenda.now_ms, process.plan.group_id
-                self.history.learns(now_ms, group_id, name, output)
-                if process.doing is not Doing.CLOSING:
-                    self.history.settles(now_ms, group_id, name, is_settled=process.is_settled)
+                self.history.learns(self._agenda.now_ms, process.plan.group_id, name, output)
+                self._settles(process)
             case ErrorRaised(op, class_name, message):
                 self.tell(process, "error", detail=f"{op}: {class_name}: {message}")
                 if op == "close":
@@ -369,6 +369,13 @@ class World:
                     process.has_failed = True
             case _:
                 pass
+
+    def _settles(self, process: Process) -> None:
+        """Takes note of whether a process is stable from now on."""
+        self._happened(process.name)
+        if process.doing is not Doing.CLOSING:
+            now_ms, group_id = self._agenda.now_ms, process.plan.group_id
+            self.history.settles(now_ms, group_id, process.name, is_settled=process.is_settled)
 
     def tell(
         self, process: Process, event: str, partitions: Iterable[inputs.TopicPartition] = (), detail: str | None = None

@@ -17,6 +17,7 @@ from coordinator_udf.simulation.invariants import (
     LATE_COMMIT,
     LOST_JOIN,
     OLD_RETRY,
+    SHORT_POLL,
     violations,
 )
 from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
@@ -245,3 +246,18 @@ def test_a_group_that_changes_its_type_twice_between_heartbeats_forgets_who_has_
     )
     history.memberships = sorted([*heard, *history.memberships], key=lambda one: one.ts_ms)
     assert {one.kind for one in violations(history)} >= {"two owners"}
+
+
+@pytest.mark.parametrize(
+    ("poll_ms", "process_ms", "network_ms", "is_told"),
+    # Kafka's own client did the same on its broker.
+    [(0, 1_000, 1, False), (0, 50, 1, True), (50, 2_000, 150, False), (500, 2_000, 150, True)],
+)
+def test_who_subscribes_to_a_pattern_isnt_told_that_it_has_joined_while_its_polls_are_short(
+    poll_ms: int, process_ms: int, network_ms: int, is_told: bool
+) -> None:
+    member = MemberPlan("m", 1, "g", (), 0, _CLASSIC, regex="t.*", poll_ms=poll_ms, process_ms=process_ms)
+    plan = replace(_world(member, end_ms=90_000), network=NetworkPlan((network_ms, network_ms)), quiet_ms=60_000)
+    assert _kinds(plan) == (set() if is_told else {SHORT_POLL})
+    # Those of the topics' names have nothing to wait for.
+    assert _kinds(replace(plan, members=(replace(member, regex=None, topics=("t",)),))) == set()

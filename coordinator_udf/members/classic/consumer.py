@@ -76,6 +76,11 @@ class ClassicConsumer:
         """Whether the member leads its group."""
         return self._leader.is_leader
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether the member has begun to join, and no poll of the application has handled yet how that ended."""
+        return self._joining.is_pending
+
     # ---- subscriptions
 
     def subscribe(self, topics: Sequence[str]) -> Flow[None]:

@@ -87,6 +87,11 @@ class ClassicMember:
         """What it knows of the cluster."""
         return self._context.metadata
 
+    @property
+    def is_joining(self) -> bool:
+        """Whether it has begun to join, and the application hasn't been told yet of how that ended."""
+        return self._consumer.is_joining
+
     def handle(self, now_ms: int, event: inputs.Input) -> list[Output]:
         """Takes one input and returns all that the member does at this moment, in order.
 

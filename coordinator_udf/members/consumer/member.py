@@ -130,6 +130,11 @@ class ConsumerMember:
         """What it knows of the cluster; None before its first input."""
         return None if self._made is None else self._made.metadata
 
+    @property
+    def is_joining(self) -> bool:
+        """False: no member of KIP-848 waits for its application to join."""
+        return False
+
     def handle(self, now_ms: int, event: Input) -> list[Output]:
         """Takes one input and returns all that the member does at this moment, in order.
 
