@@ -148,7 +148,9 @@ class Skipping:
             return
         if any(process.will_be_back(self._processes) for process in begun):
             return
-        found = rhythm(self._plan, living, self._consumer_heartbeat_ms)
+        found = rhythm(self._plan, living, now_ms - self._plan.start_ms, self._consumer_heartbeat_ms)
+        if found is None:
+            return
         settled_ms = unit.happened_ms + found.settling_ms
         if not unit.has_learned:
             start_ms = self._plan.start_ms

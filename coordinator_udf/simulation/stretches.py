@@ -48,19 +48,25 @@ def _is_on_time(member: MemberPlan) -> bool:
     return set(member.lateness_ms) == {0} and not member.beats_ms
 
 
-def rhythm(plan: WorldPlan, processes: Collection[Process], consumer_heartbeat_ms: int) -> Rhythm:
-    """Returns the rhythm of settled processes.
+def rhythm(plan: WorldPlan, processes: Collection[Process], at_ms: int, consumer_heartbeat_ms: int) -> Rhythm | None:
+    """Returns the rhythm of settled processes; None if an answer may take so long that the next request waits for it.
 
     Args:
+        at_ms: when, in milliseconds from the start.
         consumer_heartbeat_ms: the heartbeat interval that the coordinator tells KIP-848 members.
     """
-    intervals = {plan.cadence_ms} if plan.cadence_ms else set()
+    intervals = set()
     for process in processes:
         config = process.config
         intervals.add(consumer_heartbeat_ms if process.is_threaded else config.heartbeat_interval_ms)
         intervals.add(config.auto_commit_interval_ms if config.enable_auto_commit else config.max_poll_interval_ms // 3)
-    settling_ms = max(intervals, default=0) + 2 * plan.network.latency_ms[1] + _SLACK_MS
-    return Rhythm(lcm(*intervals), settling_ms)
+    slowed_ms = max((process.plan.slowed_by_ms(at_ms) for process in processes), default=0)
+    answered_ms = 2 * (plan.network.latency_ms[1] + slowed_ms)
+    if intervals and min(intervals) <= plan.cadence_ms + answered_ms:
+        return None
+    if plan.cadence_ms:
+        intervals.add(plan.cadence_ms)
+    return Rhythm(lcm(*intervals), max(intervals, default=0) + answered_ms + _SLACK_MS)
 
 
 def learned_ms(plan: WorldPlan, processes: Iterable[Process], happened_ms: int) -> int:

@@ -286,6 +286,21 @@ def test_what_only_repeats_itself_may_be_left_out(plan: WorldPlan, seed: int, ca
         assert len(short.decisions) < len(whole.decisions)
 
 
+@pytest.mark.parametrize("protocol", ["range", "consumer"])
+@pytest.mark.parametrize("is_slow", [False, True], ids=["far away", "slow for a while"])
+def test_nothing_is_left_out_while_answers_take_longer_than_what_they_hold_up(protocol: str, *, is_slow: bool) -> None:
+    """The next commit waits for the last one's answer, so that there are fewer than one each interval."""
+    slow = (Slow(30_000, 100_000, 300),) if is_slow else ()
+    properties = PROTOCOLS[protocol] | {"auto.commit.interval.ms": 200}
+    members = tuple(MemberPlan(f"m{number}", 1, "g", ("t",), 0, properties, slow=slow) for number in range(2))
+    network = NetworkPlan((1, 5) if is_slow else (50, 200))
+    plan = WorldPlan(members, (TopicPlan("t", 4, records_s=5.0),), 160_000, network=network)
+    whole, short = World(plan, 1, skips=False).run(), World(plan, 1).run()
+    assert (whole.events, whole.requests) == (short.events, short.requests)
+    # Where it is slow for a while only, there is something to leave out before and after.
+    assert (len(short.decisions) < len(whole.decisions)) == is_slow
+
+
 class _PollingOn(ApplicationLoops):
     """Applications that poll each tenth of a second also while a commit that is due waits for the last one's answer."""
 
