@@ -32,6 +32,10 @@ from coordinator_udf.simulation.watcher import Watcher
 ADMIN = "admin/0"
 
 
+#: Muster's gateway looks at what comes behind a request of these only when that has its answer.
+_IN_TURN = frozenset({"JoinGroup", "SyncGroup"})
+
+
 class Delivery:
     """What is between a world's members and its coordinator."""
 
@@ -146,7 +150,8 @@ class Delivery:
         """Puts answers on their way: at once, or with the micro-batch that ends next.
 
         Requests are handled at the times that stand in the log, and timers fire at theirs, whichever micro-batch they
-        are in; what was decided in one is handed out when it ends. FindCoordinator isn't a matter of the log.
+        are in; what was decided in one is handed out when it ends. FindCoordinator isn't a matter of the log. What comes
+        behind a request on its connection is handled meanwhile, as the gateway does, but behind one that waits for others.
         """
         cadence_ms = self._plan.cadence_ms
         if not cadence_ms:
@@ -162,6 +167,8 @@ class Delivery:
                 since_ms = (self._agenda.now_ms - self._plan.start_ms) % cadence_ms
                 self._agenda.at(self._agenda.now_ms + cadence_ms - since_ms, e.Batch())
             self._held.append(answer)
+            if answer.request.api not in _IN_TURN:
+                self._free(answer)
 
     def end_batch(self) -> None:
         """Hands out what was decided since the last micro-batch."""
@@ -171,7 +178,7 @@ class Delivery:
     def _hand_out(self, answers: Iterable[Answered]) -> None:
         for answer in answers:
             connection = answer.connection
-            connection.handling = None
+            self._free(answer)
             arrived_ms = connection.arrived_ms.pop(answer.request.req, answer.ts_ms)
             if self._watcher is not None:
                 self._watcher.answered(answer)
@@ -193,6 +200,12 @@ class Delivery:
             if self._plan.keeps_requests:
                 self._keep(answer, arrived_ms, late_ms)
             self._send_answer(answer, process, late_ms)
+
+    def _free(self, answer: Answered) -> None:
+        """Lets the broker take the next request of a connection in hand when it is through with this one."""
+        connection = answer.connection
+        if connection.handling is answer.request:
+            connection.handling = None
             if connection.waiting:
                 self._agenda.at(self._agenda.now_ms, e.NextRequest(connection))
 

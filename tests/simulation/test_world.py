@@ -175,6 +175,21 @@ def test_answers_wait_for_the_end_of_a_micro_batch_and_nothing_else_does() -> No
     }
 
 
+def test_what_comes_of_a_connection_within_a_micro_batch_is_answered_at_its_end() -> None:
+    """Muster's gateway has only what comes behind a JoinGroup or SyncGroup wait for that answer."""
+    properties = PROTOCOLS["range"] | {"heartbeat.interval.ms": 400, "auto.commit.interval.ms": 700}
+    members = tuple(MemberPlan(f"c{number}", 1, "g", ("t",), 0, properties) for number in range(3))
+    plan = WorldPlan(members, (TopicPlan("t", 3, records_s=5.0),), 40_000, cadence_ms=2_000, keeps_requests=True)
+    history = World(plan, 0).run()
+    waited_ms = [
+        one.answered_ms - one.arrived_ms
+        for one in history.answered
+        if one.api in {"Heartbeat", "OffsetCommit"} and one.answered_ms > plan.start_ms + 20_000
+    ]
+    assert len(waited_ms) > 3 * 20 * 2
+    assert max(waited_ms) <= 2_000
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_process_that_is_to_close_in_a_callback_closes_after_it(protocol: str) -> None:
     members = [replace(member, callback_ms=2_000) for member in _plan(protocol).members]
