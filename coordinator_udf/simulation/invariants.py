@@ -5,7 +5,8 @@ to own what the coordinator has given to another once its session is over, so an
 doesn't count, nor one whose application stands still, nor one whose group.instance.id another process has joined with
 by the classic protocol, before it hears of that. Nor does a member break a promise that is given partitions after
 it was removed, and before it heard of it: it finishes what it had been told before. Neither does one that has left by
-itself, whose application is told in one poll what the member was given before that, and that it lost what it had.
+itself, whose application is told in one poll what the member was given before that, and that it lost what it had,
+however long its callbacks take.
 
 A commit that was acknowledged stays, until one of a higher offset is, whenever somebody asks for it: applications read
 on from what is committed, so only a process that doesn't know that its partitions are another's could commit less.
@@ -53,6 +54,8 @@ FORGOTTEN_OWNER = "forgotten owner"
 CROSSED_ASSIGNMENT = "crossed assignment"
 #: A classic member with a pattern has joined, and no poll of its application lasts until metadata is there.
 SHORT_POLL = "short poll"
+#: What a poll may tell an application of before it tells it what it lost.
+_GIVES_OR_TAKES = frozenset({"assigned", "revoked"})
 #: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
 KAFKAS_OWN = frozenset(
     {
@@ -110,6 +113,7 @@ class _Excused:
         self._gone: set[str] = set()
         self._removed: dict[str, Removed] = {}
         self._stalled: set[str] = set()
+        self._is_hearing: set[str] = set()
 
     @staticmethod
     def _may_live_on(replaced: Replaced, history: History) -> bool:
@@ -133,6 +137,7 @@ class _Excused:
             self._stalled.discard(event.process)
         elif event.event == "lost":
             self._stalled.discard(event.process)
+            self._is_hearing.discard(event.process)
             self._removed.pop(event.process, None)
             self._gone.discard(event.process)
 
@@ -151,7 +156,7 @@ class _Excused:
     @property
     def now(self) -> set[str]:
         """The processes that are excused now."""
-        return self._stalled | self._removed.keys()
+        return self._stalled | self._is_hearing | self._removed.keys()
 
     def is_told_late(self, process: str) -> bool:
         """Tells whether a process's member has left by itself, and its application hasn't heard of it.
@@ -159,6 +164,10 @@ class _Excused:
         What that is told to have then is what the member had when it left.
         """
         return process in self._gone
+
+    def hears(self, process: str) -> None:
+        """Takes note that an application is in the poll that tells it that it lost what it had."""
+        self._is_hearing.add(process)
 
 
 class _WhyTwo:
@@ -197,6 +206,7 @@ def _two_owners(history: History) -> Iterator[Violation]:
     for place, event in enumerate(history.events):
         process = event.process
         excused.take(place, event)
+        is_over = excused.is_told_late(process) and event.event in _GIVES_OR_TAKES and _loses_next(history, place)
         if event.event == "assigned":
             for partition in event.partitions:
                 others = sorted(
@@ -206,13 +216,14 @@ def _two_owners(history: History) -> Iterator[Violation]:
                 )
                 others_ms = {other: given_ms[event.group_id, other, partition] for other in others}
                 given_ms[event.group_id, process, partition] = event.ts_ms
-                is_over = excused.is_told_late(process) and _loses_next(history, place)
                 if others and process not in excused.now and not is_over:
                     detail = (
                         f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
                     )
                     kind = why.kind(event, partition, others_ms)
                     yield Violation(event.ts_ms, event.group_id, kind, detail)
+        if is_over:
+            excused.hears(process)
         if event.event == "lost":
             yield from _kept_unawares(event, owners[event.group_id])
         owners[event.group_id].take(event)

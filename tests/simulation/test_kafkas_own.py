@@ -139,6 +139,23 @@ def test_an_application_is_told_late_of_partitions_that_its_member_gave_up_and_a
     assert "two owners" in {violation.kind for violation in violations(history)}
 
 
+def test_an_application_that_is_told_late_may_have_callbacks_that_take_their_time() -> None:
+    """The first one comes back while the second is told what it was given before its member left."""
+    first = MemberPlan("first", 1, "g", ("t",), 0, _CONSUMER, stalls=(Stall(42_000, 69_800),))
+    second = MemberPlan("second", 1, "g", ("t",), 1_000, _CONSUMER, stalls=(Stall(61_500, 50_000),), callback_ms=1_500)
+    plan = _world(first, second, end_ms=180_000)
+    history = World(plan, 1).run()
+    assert {violation.kind for violation in violations(history)} == {KEPT_UNAWARES}
+    had = [(event.process, event.event) for event in history.events if event.partitions]
+    at = had.index(("first/1", "lost"))
+    assert had[at - 1 : at + 3] == [
+        ("second/1", "assigned"),
+        ("first/1", "lost"),
+        ("first/1", "assigned"),
+        ("second/1", "lost"),
+    ]
+
+
 def test_a_commit_before_partitions_are_given_up_is_tried_again_with_what_was_read_when_its_connection_got_lost() -> (
     None
 ):
