@@ -150,8 +150,8 @@ class Delivery:
         """Puts answers on their way: at once, or with the micro-batch that ends next.
 
         Requests are handled at the times that stand in the log, and timers fire at theirs, whichever micro-batch they
-        are in; what was decided in one is handed out when it ends. FindCoordinator isn't a matter of the log. What comes
-        behind a request on its connection is handled meanwhile, as the gateway does, but behind one that waits for others.
+        are in; what was decided in one is handed out when it ends. FindCoordinator isn't a matter of the log. As with
+        Muster's gateway, what comes on the same connection meanwhile is handled, but behind one that waits for others.
         """
         cadence_ms = self._plan.cadence_ms
         if not cadence_ms:

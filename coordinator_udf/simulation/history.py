@@ -14,6 +14,7 @@ from coordinator_udf.members.config import METADATA_MAX_AGE_MS
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
 from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.short_polls import groups_of_short_polls
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
@@ -79,14 +80,12 @@ class Waiting:
 
     Attributes:
         for_lost_join: whether it is for the answer to a JoinGroup, which got lost, or which was never asked.
-        for_poll: whether its member is in its group, and no poll of its application has handled that yet.
         since_ms: from when on.
     """
 
     group_id: str
     process: str
     for_lost_join: bool
-    for_poll: bool
     since_ms: int
 
 
@@ -206,6 +205,7 @@ class History:
         quiet_from_ms: when all that the plan has in store was over.
         quiet_ms: how long members may take to be stable from then on; None: up to the end.
         loses_connections: whether connections get lost at random, up to the end.
+        short_polls: the groups that may wait for members whose polls are too short for their pattern.
         known_partitions: how many partitions of each topic a process knows of at the end, however old its metadata is.
     """
 
@@ -241,6 +241,7 @@ class History:
     quiet_from_ms: int = 0
     quiet_ms: int | None = None
     loses_connections: bool = False
+    short_polls: frozenset[str] = frozenset()
     known_partitions: dict[str, dict[str, int]] = field(default_factory=dict)
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
     _unsettled_since_ms: dict[str, int] = field(default_factory=dict)
@@ -324,6 +325,7 @@ def history_of(plan: WorldPlan) -> History:
         quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
         quiet_ms=plan.quiet_ms,
         loses_connections=plan.network.loss > 0,
+        short_polls=groups_of_short_polls(plan),
         known_partitions=_known_partitions(plan),
     )
 

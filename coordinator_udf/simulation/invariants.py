@@ -19,21 +19,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 
-from coordinator_udf.members.inputs import SubscribePattern, TopicPartition
+from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.crossed_assignments import CrossedAssignments
 from coordinator_udf.simulation.falling_numbers import falling_numbers
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
-from coordinator_udf.simulation.history import (
-    ApplicationEvent,
-    Commit,
-    History,
-    KnownMembership,
-    Removed,
-    Replaced,
-    Waiting,
-)
+from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Replaced
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
+from coordinator_udf.simulation.short_polls import SHORT_POLL
 from coordinator_udf.simulation.type_changes import TypeChanges
 from coordinator_udf.simulation.unsettled import unsettled
 from coordinator_udf.simulation.violation import Violation
@@ -52,8 +45,6 @@ GIVEN_UP_TWICE = "given up twice"
 FORGOTTEN_OWNER = "forgotten owner"
 #: A member that says what it owned before, as it is given more, has some of that taken back, and given to another.
 CROSSED_ASSIGNMENT = "crossed assignment"
-#: A classic member with a pattern has joined, and no poll of its application lasts until metadata is there.
-SHORT_POLL = "short poll"
 #: What a poll may tell an application of before it tells it what it lost.
 _GIVES_OR_TAKES = frozenset({"assigned", "revoked"})
 #: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
@@ -337,25 +328,14 @@ def _waiting(history: History, full: FullGroups, refused: Collection[str]) -> It
         if turned_away_ms is not None and full.has_no_place(one.group_id, one.process, turned_away_ms):
             # There is no place for it, whether it goes on trying or not.
             continue
-        if one.for_poll:
-            yield from _untold(history, one)
-        elif one.for_lost_join:
+        if one.for_lost_join:
             detail = f"{one.process} still waits for the answer to a JoinGroup that got lost"
             yield Violation(history.end_ms, one.group_id, LOST_JOIN, detail)
         elif not may_wait or history.end_ms - since_ms >= (history.quiet_ms or 0):
             # Where connections get lost up to the end, or groups are full, that may have happened just before it.
             detail = f"{one.process} waits at the end, long after the last fault"
-            yield Violation(history.end_ms, one.group_id, "waiting", detail)
-
-
-def _untold(history: History, waiting: Waiting) -> Iterator[Violation]:
-    """Yields an application that polls and isn't told that its member has joined."""
-    process = waiting.process
-    if isinstance(history.subscribed.get(process), SubscribePattern):
-        detail = f"{process} has joined, and each of its polls asks for metadata and is over before that is there"
-        yield Violation(history.end_ms, waiting.group_id, SHORT_POLL, detail)
-    elif history.end_ms - waiting.since_ms >= (history.quiet_ms or 0):
-        yield Violation(history.end_ms, waiting.group_id, "waiting", f"{process} has joined, and isn't told of it")
+            kind = SHORT_POLL if one.group_id in history.short_polls else "waiting"
+            yield Violation(history.end_ms, one.group_id, kind, detail)
 
 
 def _too_long(history: History, full: FullGroups, refused: Collection[str]) -> Iterator[Violation]:
@@ -376,4 +356,5 @@ def _too_long(history: History, full: FullGroups, refused: Collection[str]) -> I
                 f"{one.process} wasn't stable for {(one.until_ms - since_ms) / 1000:.1f} s when all faults were over, "
                 f"expected {history.quiet_ms / 1000:g} s at most"
             )
-            yield Violation(since_ms + history.quiet_ms, one.group_id, LOST_JOIN if is_lost else "waiting", detail)
+            kind = SHORT_POLL if one.group_id in history.short_polls else "waiting"
+            yield Violation(since_ms + history.quiet_ms, one.group_id, LOST_JOIN if is_lost else kind, detail)

@@ -26,8 +26,8 @@ def unsettled(history: History) -> Iterator[Violation]:
         owners[event.group_id].take(event)
     # Whoever waits for a lost answer has what it had, for it hasn't heard that it is another's; that is told by itself.
     lost = frozenset(one.process for one in history.waiting if one.for_lost_join)
-    # Nor does anybody have yet what was given to one that isn't told that it has joined.
-    untold = {one.group_id for one in history.waiting if one.for_poll}
+    # Nor does anybody have what was given to one that isn't told that it has joined.
+    untold = {one.group_id for one in history.waiting} & history.short_polls
     for group_id, alive in groups.items():
         wanted = {topic for process in alive for topic in _wanted(history, process)}
         known = [history.known_partitions[process] for process in sorted(alive) if process in history.known_partitions]

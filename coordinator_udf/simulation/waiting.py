@@ -16,7 +16,6 @@ def still_waiting(processes: Mapping[str, Process], network: Network, history: H
             process.plan.group_id,
             process.name,
             network.has_lost(process.name, "JoinGroup"),
-            process.is_untold,
             history.unsettled_since_ms(process.name),
         )
         for process in processes.values()

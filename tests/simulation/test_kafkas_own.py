@@ -17,12 +17,12 @@ from coordinator_udf.simulation.invariants import (
     LATE_COMMIT,
     LOST_JOIN,
     OLD_RETRY,
-    SHORT_POLL,
     violations,
 )
 from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.server_errors import TOO_EARLY
+from coordinator_udf.simulation.short_polls import SHORT_POLL
 from coordinator_udf.simulation.violation import Violation
 from coordinator_udf.simulation.world import World
 from tests.conftest import ROOT

@@ -1,0 +1,29 @@
+"""Finds the groups with members whose polls are too short for the pattern that they subscribe to."""
+
+from __future__ import annotations
+
+from coordinator_udf.members.config import MemberConfig
+from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+
+#: A classic member with a pattern doesn't join, or isn't told that it has, for no poll lasts until metadata is there.
+SHORT_POLL = "short poll"
+
+
+def groups_of_short_polls(plan: WorldPlan) -> frozenset[str]:
+    """Returns the groups that may wait for members of short polls.
+
+    A classic member that subscribes to a pattern, and is to join, asks for metadata in each poll, and goes on only in
+    one that still has that to wait for: what came longer ago than retry.backoff.ms is asked for again
+    (ConsumerCoordinator.poll). Once it has joined, its heartbeat thread reads the answer between two polls.
+    """
+    answered_ms = 2 * plan.network.latency_ms[1]
+    return frozenset(
+        member.group_id
+        for member in plan.members
+        if member.regex is not None and not member.is_kip_848 and _is_too_short(member, answered_ms)
+    )
+
+
+def _is_too_short(member: MemberPlan, answered_ms: int) -> bool:
+    config = MemberConfig.parse({**member.properties, "group.id": member.group_id})
+    return member.poll_ms < answered_ms and member.process_ms > config.retry_backoff_ms
