@@ -80,6 +80,7 @@ class Delivery:
         if arrives is None or process.plan.cut_until_ms(at_ms) > at_ms:
             connection.lost.add(request.req)
         elif network.is_lost():
+            connection.breaks = True
             agenda.at(arrives.ts_ms, e.Lost(connection), place=arrives.place)
         else:
             agenda.at(arrives.ts_ms, e.RequestArrives(connection, request), place=arrives.place)

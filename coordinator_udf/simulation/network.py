@@ -32,6 +32,7 @@ class Connection:
         in_flight: the requests without an answer, by their numbers.
         arrived_ms: when requests arrived that aren't answered.
         lost: the requests in flight that got lost, or whose answers did, with no end of the connection to be seen.
+        breaks: whether it is about to get lost, with a request that is on its way.
     """
 
     member: str
@@ -43,6 +44,7 @@ class Connection:
     in_flight: dict[int, Request] = field(default_factory=dict)
     arrived_ms: dict[int, int] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
+    breaks: bool = False
     is_open: bool = True
 
 
@@ -99,6 +101,7 @@ class Network:
         return self.unanswered.isdisjoint(members) and all(
             connection.there_ms <= latest_ms
             and connection.back_ms <= latest_ms
+            and not connection.breaks
             and connection.lost.isdisjoint(connection.in_flight)
             for member in members
             for connection in self._connections[member].values()

@@ -164,7 +164,8 @@ class Skipping:
         in_period = sum(found.period_ms // interval_ms for _, interval_ms in sent)
         before_loss = self._network.requests_before_loss
         if before_loss is not None and in_period:
-            periods = min(periods, before_loss // in_period)
+            # What is on its way now takes as long as it would have then; it is to have arrived before that.
+            periods = min(periods, before_loss // in_period - 1)
         if periods < 1 or self._coordinator.sessions(unit.groups) != len(living):
             return
         last_ms = now_ms + periods * found.period_ms

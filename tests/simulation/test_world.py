@@ -316,6 +316,16 @@ def test_nothing_is_left_out_while_answers_take_longer_than_what_they_hold_up(pr
     assert (len(short.decisions) < len(whole.decisions)) == is_slow
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2, 15])
+def test_nothing_is_left_out_while_a_request_is_on_its_way_with_which_a_connection_gets_lost(seed: int) -> None:
+    """Nor right before that: what was sent earlier takes another time than it would have taken then."""
+    members = tuple(MemberPlan(f"m{number}", 1, "g", ("t",), 0, PROTOCOLS["range"]) for number in range(3))
+    network = NetworkPlan((100, 200), loss=0.02)
+    plan = WorldPlan(members, (TopicPlan("t", 6, records_s=1.0),), 300_000, network=network)
+    whole, short = World(plan, seed, skips=False).run(), World(plan, seed).run()
+    assert (whole.events, whole.requests, whole.commits) == (short.events, short.requests, short.commits)
+
+
 class _PollingOn(ApplicationLoops):
     """Applications that poll each tenth of a second also while a commit that is due waits for the last one's answer."""
 
