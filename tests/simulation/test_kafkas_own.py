@@ -278,3 +278,15 @@ def test_who_subscribes_to_a_pattern_isnt_told_that_it_has_joined_while_its_poll
     assert _kinds(plan) == (set() if is_told else {SHORT_POLL})
     # Those of the topics' names have nothing to wait for.
     assert _kinds(replace(plan, members=(replace(member, regex=None, topics=("t",)),))) == set()
+
+
+@pytest.mark.parametrize("is_static", [False, True], ids=["dynamic", "static"])
+def test_partitions_that_came_while_a_static_leader_was_away_have_no_owner(*, is_static: bool) -> None:
+    """It goes on with what it had, and takes the topic as it is by then for what it has assigned from."""
+    properties = _CLASSIC | {"metadata.max.age.ms": 2_000} | ({"group.instance.id": "m"} if is_static else {})
+    first = MemberPlan("m", 1, "g", ("t",), 0, properties, close_at_ms=20_000)
+    second = replace(first, run=2, start_ms=23_000, close_at_ms=None)
+    plan = replace(_world(first, second, end_ms=120_000), topics=(TopicPlan("t", 4), TopicPlan("t", 8, 21_000)))
+    without_owner = [violation.detail for violation in violations(World(plan, 1).run())]
+    expected = [f"t-{number} has 0 owners at the end (none)" for number in range(4, 8)]
+    assert without_owner == (expected if is_static else [])
