@@ -70,11 +70,29 @@ class Records:
 
 
 def processing_until_ms(process: Process, now_ms: int) -> int | None:
-    """Returns when a classic application that works between two polls is through; None if it is in poll."""
+    """Returns when an application that works between two polls is through; None if it is in poll."""
     plan = process.plan
     cycle_ms = plan.poll_ms + plan.process_ms
     since_ms = (now_ms - process.loop_ms) % cycle_ms if cycle_ms else 0
     return None if since_ms < plan.poll_ms or not plan.process_ms else now_ms - since_ms + cycle_ms
+
+
+def works_long(process: Process) -> bool:
+    """Tells whether an application works longer between two polls than is taken for nothing (retry.backoff.ms)."""
+    return process.plan.process_ms > process.config.retry_backoff_ms
+
+
+def repeats_ms(process: Process, interval_ms: int) -> int:
+    """Returns how often an application does what is due in an interval of time, and is done in its polls only."""
+    if not works_long(process):
+        return interval_ms
+    cycle_ms = process.plan.poll_ms + process.plan.process_ms
+    return ceil(interval_ms / cycle_ms) * cycle_ms
+
+
+def _polls_then_ms(process: Process, at_ms: int) -> int:
+    """Returns when an application polls that has a reason to at a time: if it works long, when it next begins to."""
+    return process.loop_ms + repeats_ms(process, at_ms - process.loop_ms)
 
 
 def next_poll_ms(process: Process, records: Records, now_ms: int, chance: Chance) -> int | None:
@@ -86,15 +104,18 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: Chance
     if process.doing is not Doing.RUNNING or process.in_callback is not None:
         return None
     if process.is_settled:
-        return _next_settled_poll_ms(process, now_ms)
+        return _polls_then_ms(process, _next_settled_poll_ms(process, now_ms))
     if process.join_req is not None:
         # It is told of the answer, and until then polls find nothing.
-        return max(now_ms + 1, process.last_poll_ms + process.config.max_poll_interval_ms // 3)
+        at_ms = max(now_ms + 1, process.last_poll_ms + process.config.max_poll_interval_ms // 3)
+        return _polls_then_ms(process, at_ms)
     if not process.is_threaded:
         plan = process.plan
         cycle_ms = max(1, plan.poll_ms + plan.process_ms)
         return now_ms + cycle_ms - (now_ms - process.loop_ms) % cycle_ms
-    return _next_look_ms(process, records, now_ms, chance)
+    look_ms = _next_look_ms(process, records, now_ms, chance)
+    until_ms = processing_until_ms(process, look_ms) if works_long(process) else None
+    return look_ms if until_ms is None else until_ms
 
 
 def _next_settled_poll_ms(process: Process, now_ms: int) -> int:
@@ -123,7 +144,7 @@ def first_poll_ms(process: Process, now_ms: int) -> int | None:
         return None
     process.idle_since_ms = None
     polls = max(1, ceil((now_ms - since_ms) / _NOTHING_ASSIGNED_MS))
-    return max(due_ms, since_ms + polls * _NOTHING_ASSIGNED_MS)
+    return _polls_then_ms(process, max(due_ms, since_ms + polls * _NOTHING_ASSIGNED_MS))
 
 
 def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chance) -> int:
@@ -146,7 +167,7 @@ def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chanc
     if process.is_fatal:
         # It may look as often as it likes: nothing comes any more.
         return now_ms + process.config.max_poll_interval_ms // 3
-    record_ms = records.next_ms(process.owned, now_ms)
+    record_ms = None if works_long(process) else records.next_ms(process.owned, now_ms)
     if record_ms is not None and record_ms <= now_ms + waits_ms:
         # Fetched, handed over, and worked on.
         return record_ms + 1 + process.plan.process_ms

@@ -9,7 +9,13 @@ from coordinator_udf.members import inputs
 from coordinator_udf.members.outputs import Callback
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
-from coordinator_udf.simulation.application import Records, first_poll_ms, next_poll_ms, processing_until_ms
+from coordinator_udf.simulation.application import (
+    Records,
+    first_poll_ms,
+    next_poll_ms,
+    processing_until_ms,
+    works_long,
+)
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.process import Committed, Doing, Process
 
@@ -215,8 +221,7 @@ class ApplicationLoops:
             return True
         if process.doing is not Doing.RUNNING or process.in_callback is not None:
             return False
-        is_soon_back = process.plan.process_ms <= process.config.retry_backoff_ms
-        return is_soon_back or processing_until_ms(process, self._agenda.now_ms) is None
+        return not works_long(process) or processing_until_ms(process, self._agenda.now_ms) is None
 
     def _hear(self, process: Process, event: inputs.Input) -> bool:
         """Gives a member what comes from the network, a tick or a callback's end; returns whether it did anything."""

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import lcm
 
+from coordinator_udf.simulation.application import repeats_ms
 from coordinator_udf.simulation.plan import Cut, Hang, MemberPlan, Refusal, Slow, WorldPlan
 from coordinator_udf.simulation.process import Doing, Process
 
@@ -59,7 +60,8 @@ def rhythm(plan: WorldPlan, processes: Collection[Process], at_ms: int, consumer
     for process in processes:
         config = process.config
         intervals.add(consumer_heartbeat_ms if process.is_threaded else config.heartbeat_interval_ms)
-        intervals.add(config.auto_commit_interval_ms if config.enable_auto_commit else config.max_poll_interval_ms // 3)
+        polls_ms = config.auto_commit_interval_ms if config.enable_auto_commit else config.max_poll_interval_ms // 3
+        intervals.add(repeats_ms(process, polls_ms))
     slowed_ms = max((process.plan.slowed_by_ms(at_ms) for process in processes), default=0)
     answered_ms = 2 * (plan.network.latency_ms[1] + slowed_ms)
     if intervals and min(intervals) <= plan.cadence_ms + answered_ms:
@@ -93,7 +95,7 @@ def requests_of(processes: Collection[Process], consumer_heartbeat_ms: int) -> I
         else:
             yield "Heartbeat", config.heartbeat_interval_ms
         if config.enable_auto_commit and process.owned:
-            yield "OffsetCommit", config.auto_commit_interval_ms
+            yield "OffsetCommit", repeats_ms(process, config.auto_commit_interval_ms)
 
 
 def is_settled(processes: Collection[Process]) -> bool:

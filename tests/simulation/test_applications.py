@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -49,3 +50,35 @@ def test_an_application_that_works_long_reads_with_its_next_poll(process_ms: int
     joined_ms = max(one.answered_ms for one in answered if one.api == "JoinGroup")
     waited_ms = _next_ms(answered, "m/1", "SyncGroup", joined_ms) - joined_ms
     assert (waited_ms > 1_000) == (process_ms > 1_000)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_works_longer_than_max_poll_interval_is_out_of_its_group_and_hears_of_it_with_its_next_poll(
+    protocol: str,
+) -> None:
+    properties = {"group.protocol": protocol, "max.poll.interval.ms": 5_000}
+    member = MemberPlan("m", 1, "g", ("t",), 0, properties, poll_ms=200, process_ms=9_800)
+    at_once = SHORT_SESSIONS | {"group.initial.rebalance.delay.ms": 0}
+    plan = WorldPlan((member,), (TopicPlan("t", 4, records_s=1.0),), 35_000, at_once, NetworkPlan((1, 1)))
+    told = [
+        (event.event, (event.ts_ms - plan.start_ms) // 1_000)
+        for event in World(plan, 1).run().events
+        if event.ts_ms - plan.start_ms > 9_000 and event.event in {"lost", "assigned"}
+    ]
+    assert {at_s % 10 for event, at_s in told if event == "lost"} == {0}
+    assert [event for event, _ in told].count("lost") >= 2
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(("process_ms", "every_ms"), [(20, 2_000), (2_900, 3_000)])
+def test_who_works_long_commits_with_the_first_poll_when_that_is_due(
+    protocol: str, process_ms: int, every_ms: int
+) -> None:
+    properties = {"group.protocol": protocol, "auto.commit.interval.ms": 2_000}
+    member = MemberPlan("m", 1, "g", ("t",), 0, properties, poll_ms=100, process_ms=process_ms)
+    topics = (TopicPlan("t", 4, records_s=1.0),)
+    plan = WorldPlan((member,), topics, 60_000, SHORT_SESSIONS, NetworkPlan((1, 1)), keeps_requests=True)
+    history = World(plan, 1, skips=False).run()
+    commits_ms = [one.arrived_ms for one in history.answered if one.api == "OffsetCommit"]
+    assert {later - earlier for earlier, later in pairwise(commits_ms[4:])} == {every_ms}
+    assert World(plan, 1).run().requests == history.requests
