@@ -76,6 +76,7 @@ class _Group:
         states: from when on it was in which state, in the order of time.
         oversizes: when it was too large.
         put_out: who was turned away as a member.
+        left_out: who of those isn't a member by the next record any more.
         shut_out: who was turned away though its instance was a member.
     """
 
@@ -85,6 +86,7 @@ class _Group:
         self.states: list[tuple[int, str]] = []
         self.oversizes: list[_Oversize] = []
         self.put_out: set[TurnedAway] = set()
+        self.left_out: set[TurnedAway] = set()
         self.shut_out: set[TurnedAway] = set()
         self._to_come = deque(turned_away)
         self._instances: dict[str, str | None] = {}
@@ -92,7 +94,7 @@ class _Group:
 
     def read(self, ts_ms: int, limit: int, member_id: str | None, value: Mapping[str, Any] | None) -> None:
         """Takes a record in: that of a member of KIP-848, or, without a member id, that of a classic group."""
-        self.turn_away(ts_ms)
+        members = self.turn_away(ts_ms)
         if member_id is None:
             self._instances, self._members = {}, {}
             for member in () if value is None else value["members"]:
@@ -103,6 +105,7 @@ class _Group:
                 del self._members[instance_id]
             if value is not None:
                 self._add(member_id, value["instanceId"])
+        self.left_out |= {one for one in members if one.member_id not in self._instances}
         self.sizes.append(_Size(ts_ms, limit, len(self._instances)))
         if len(self._instances) > limit:
             generation = None if member_id is not None or value is None else value["generation"]
@@ -113,14 +116,20 @@ class _Group:
         if instance_id is not None:
             self._members[instance_id] = member_id
 
-    def turn_away(self, ts_ms: int) -> None:
-        """Looks who those are that are turned away up to a time: before the records of that time, whatever they say."""
+    def turn_away(self, ts_ms: int) -> set[TurnedAway]:
+        """Looks who those are that are turned away up to a time: before the records of that time, whatever they say.
+
+        Returns those who are members.
+        """
+        members = set()
         while self._to_come and self._to_come[0].ts_ms <= ts_ms:
             one = self._to_come.popleft()
             if one.member_id in self._instances:
-                self.put_out.add(one)
+                members.add(one)
             elif one.instance_id in self._members:
                 self.shut_out.add(one)
+        self.put_out |= members
+        return members
 
     def may_have_been(self, states: Collection[str], ts_ms: int) -> bool:
         """Tells whether it may have been in one of some states in a moment: before it or in it."""
@@ -200,7 +209,11 @@ class FullGroups:
         if not group.may_have_been_full(refused.ts_ms):
             return None if group.may_have_been(_UNWRITTEN, refused.ts_ms) else _TURNED_AWAY
         if refused in group.put_out:
-            return PUT_OUT if group.may_have_been(_WAITS_FOR_JOINS, refused.ts_ms) else _TURNED_AWAY
+            if group.may_have_been(_WAITS_FOR_JOINS, refused.ts_ms):
+                return PUT_OUT
+            # Whoever isn't in a generation that has formed, and isn't written yet, is no member any more.
+            is_over = refused in group.left_out and group.may_have_been(_UNWRITTEN, refused.ts_ms)
+            return None if is_over else _TURNED_AWAY
         return NO_WAY_BACK if refused in group.shut_out else None
 
 

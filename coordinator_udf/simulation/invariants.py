@@ -23,7 +23,15 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.crossed_assignments import CrossedAssignments
 from coordinator_udf.simulation.falling_numbers import falling_numbers
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
-from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Replaced
+from coordinator_udf.simulation.history import (
+    ApplicationEvent,
+    Commit,
+    History,
+    KnownMembership,
+    Removed,
+    Replaced,
+    TurnedAway,
+)
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.short_polls import SHORT_POLL
@@ -90,17 +98,21 @@ class _Excused:
 
     Who was removed is excused until it has heard of it: its application is told that it lost what it had, or its member
     has a new membership, of a generation or epoch that there wasn't yet when it was removed. Who is removed under an id
-    that it has no more isn't. A static member of the classic protocol is removed by the next one of its instance, too.
+    that it has no more isn't. A static member of the classic protocol is removed by the next one of its instance, too,
+    and a member of a full group as it is turned away: its application is told by an exception, and may poll on.
     """
 
     def __init__(self, history: History) -> None:
         self._process_of = history.process_of
         removed = *history.removals, *history.dismissals
-        to_come: list[tuple[int, int, KnownMembership | Removed]] = [(one.ts_ms, 0, one) for one in removed]
+        to_come: list[tuple[int, int, KnownMembership | Removed | TurnedAway]] = [
+            (one.ts_ms, 0, one) for one in (*removed, *history.turned_away)
+        ]
         to_come += [(one.ts_ms, 0, one) for one in history.replacements if self._may_live_on(one, history)]
         to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
         self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))
         self._members: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
         self._gone: set[str] = set()
         self._removed: dict[str, Removed] = {}
         self._stalled: set[str] = set()
@@ -118,6 +130,10 @@ class _Excused:
             happened = self._to_come.popleft()[2]
             if isinstance(happened, KnownMembership):
                 self._learns(happened)
+            elif isinstance(happened, TurnedAway):
+                if self._members.get(happened.process) == happened.member_id:
+                    number = self._numbers[happened.process]
+                    self._removed[happened.process] = Removed(happened.ts_ms, happened.member_id, number)
             else:
                 process = self._process_of.get(happened.member_id, "")
                 if self._members.get(process, happened.member_id) == happened.member_id:
@@ -137,6 +153,7 @@ class _Excused:
             if self._members.pop(told.process, None) is not None:
                 self._gone.add(told.process)
             return
+        self._numbers[told.process] = told.number
         removed = self._removed.get(told.process)
         if removed is not None and told.number > removed.number:
             del self._removed[told.process]

@@ -136,3 +136,21 @@ def test_what_is_left_out_of_a_world_of_full_groups_changes_nothing(seed: int) -
     assert shortened.events == whole.events
     assert shortened.requests == whole.requests
     assert violations(shortened) == violations(whole)
+
+
+def test_a_member_that_is_put_out_and_polls_on_is_not_an_owner() -> None:
+    """Each of its polls throws, so that it reads nothing of what it isn't told that it has lost."""
+    cooperative = _CLASSIC | {
+        "partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    }
+    slow = cooperative | {"heartbeat.interval.ms": 3_000}
+    members = [_member("a", 0, cooperative), _member("b", 100, slow, again_ms=None)]
+    newcomers = [_member(name, 20_000, cooperative) for name in ("c", "d")]
+    history = _run(3, *members, *newcomers)
+    kinds = {one.kind for one in violations(history)}
+    assert kinds == {PUT_OUT}
+    told = _told(history, "b/1")
+    first_error_ms = next(at_ms for at_ms, event in told if event == "error")
+    lost_ms = next(at_ms for at_ms, event in told if event == "lost")
+    (assigned_ms,) = [at_ms for at_ms, event in _told(history, "c/1") if event == "assigned" and at_ms < lost_ms]
+    assert first_error_ms < assigned_ms < lost_ms
