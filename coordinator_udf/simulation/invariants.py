@@ -106,8 +106,9 @@ class _Excused:
         self._process_of = history.process_of
         removed = *history.removals, *history.dismissals
         to_come: list[tuple[int, int, KnownMembership | Removed | TurnedAway]] = [
-            (one.ts_ms, 0, one) for one in (*removed, *history.turned_away)
+            (one.ts_ms, 0, one) for one in removed
         ]
+        to_come += [(one.ts_ms, 0, one) for one in history.turned_away]
         to_come += [(one.ts_ms, 0, one) for one in history.replacements if self._may_live_on(one, history)]
         to_come += [(one.ts_ms, one.after, one) for one in history.memberships]
         self._to_come = deque(sorted(to_come, key=lambda one: one[:2]))
