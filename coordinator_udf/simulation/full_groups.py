@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.groups.model.classic_states import ClassicGroupState
-from coordinator_udf.simulation.history import History, TurnedAway
+from coordinator_udf.simulation.history import NO_LIMIT, History, TurnedAway
 from coordinator_udf.simulation.violation import Violation
 
 #: Static members that are away keep their places, and as many others have joined as may.
@@ -49,9 +49,9 @@ class _Size(NamedTuple):
     limit: int
     members: int
 
-    @property
-    def is_full(self) -> bool:
-        return self.members >= self.limit
+    def is_full_for(self, limit: int) -> bool:
+        """Tells whether there is no place for one whose protocol's groups may have so many members."""
+        return self.members >= min(self.limit, limit)
 
 
 class _Oversize(NamedTuple):
@@ -137,11 +137,15 @@ class _Group:
         after = bisect_right(self.states, ts_ms, key=itemgetter(0))
         return any(state in states for _, state in self.states[max(first - 1, 0) : after])
 
-    def may_have_been_full(self, ts_ms: int) -> bool:
-        """Tells whether it may have been full in a moment: before it, in it, or with who was about to join."""
+    def may_have_been_full(self, ts_ms: int, limit: int) -> bool:
+        """Tells whether it may have been full in a moment: before it, in it, or with who was about to join.
+
+        Args:
+            limit: how many members a group of the protocol of the one who asks may have: it would become one.
+        """
         first = bisect_left(self.sizes, ts_ms, key=lambda one: one.ts_ms)
         after = bisect_right(self.sizes, ts_ms, key=lambda one: one.ts_ms) + self.may_have_been(_UNWRITTEN, ts_ms)
-        return any(size.is_full for size in self.sizes[max(first - 1, 0) : after])
+        return any(size.is_full_for(limit) for size in self.sizes[max(first - 1, 0) : after])
 
 
 class FullGroups:
@@ -152,12 +156,13 @@ class FullGroups:
         self._groups = _read_groups(history) if history.limits_sizes or history.turned_away else {}
         self._times_ms: dict[str, list[int]] = defaultdict(list)
         for one in history.turned_away:
-            if self._may_have_been_full(one):
+            group = self._groups.get(one.group_id)
+            if group is not None and group.may_have_been_full(one.ts_ms, self._limit_for(one.process)):
                 self._times_ms[one.process].append(one.ts_ms)
 
-    def _may_have_been_full(self, refused: TurnedAway) -> bool:
-        group = self._groups.get(refused.group_id)
-        return group is not None and group.may_have_been_full(refused.ts_ms)
+    def _limit_for(self, process: str) -> int:
+        is_kip_848 = process in self._history.kip_848
+        return self._history.consumer_max_size if is_kip_848 else NO_LIMIT
 
     def turned_away_ms(self, process: str, since_ms: int, until_ms: int) -> int | None:
         """Returns when a process was last turned away from its group in a span of time, for that was full; or None."""
@@ -168,7 +173,7 @@ class FullGroups:
     def has_no_place(self, group_id: str, process: str, turned_away_ms: int) -> bool:
         """Tells whether a process that was turned away, and has not come in since, finds its group full at the end."""
         group = self._groups.get(group_id)
-        if group is None or not group.sizes[-1].is_full:
+        if group is None or not group.sizes[-1].is_full_for(self._limit_for(process)):
             return False
         return not any(
             one.process == process and one.number > 0 and one.ts_ms > turned_away_ms
@@ -206,7 +211,7 @@ class FullGroups:
         group = self._groups.get(refused.group_id)
         if group is None:
             return _TURNED_AWAY
-        if not group.may_have_been_full(refused.ts_ms):
+        if not group.may_have_been_full(refused.ts_ms, self._limit_for(refused.process)):
             return None if group.may_have_been(_UNWRITTEN, refused.ts_ms) else _TURNED_AWAY
         if refused in group.put_out:
             if group.may_have_been(_WAITS_FOR_JOINS, refused.ts_ms):

@@ -154,3 +154,18 @@ def test_a_member_that_is_put_out_and_polls_on_is_not_an_owner() -> None:
     lost_ms = next(at_ms for at_ms, event in told if event == "lost")
     (assigned_ms,) = [at_ms for at_ms, event in _told(history, "c/1") if event == "assigned" and at_ms < lost_ms]
     assert first_error_ms < assigned_ms < lost_ms
+
+
+def test_a_classic_group_is_full_for_members_of_kip_848_when_it_would_be_as_one_of_theirs() -> None:
+    settings = {**SHORT_SESSIONS, "group.consumer.max.size": 2}
+    members = [_member(name, number * 100, _CLASSIC) for number, name in enumerate("ab")]
+    newcomer = _member("c", 20_000, _PROTOCOLS["consumer"])
+    plan = WorldPlan(
+        (*members, newcomer), (TopicPlan("t", 6),), 120_000, settings, NetworkPlan((1, 5)), quiet_ms=40_000
+    )
+    history = World(plan, 1).run()
+    assert {one.process for one in history.turned_away} == {"c/1"}
+    assert violations(history) == []
+    # A classic one finds a place.
+    history = World(replace(plan, members=(*members, _member("c", 20_000, _CLASSIC))), 1).run()
+    assert history.turned_away == []
