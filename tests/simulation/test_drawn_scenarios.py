@@ -1,0 +1,25 @@
+"""What must not be in worlds of scenarios of which all is drawn, and what is left out of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator_udf.simulation.invariants import KAFKAS_OWN, violations
+from coordinator_udf.simulation.scenario import draw_world
+from coordinator_udf.simulation.scenario_fields import Scenario
+from coordinator_udf.simulation.world import World
+from tests.nightly import some_or_many
+from tests.simulation.drawn_scenarios import drawn_scenarios
+
+#: Who was refused for good waits, and a static leader that comes back sees no difference (docs/scenarios.md): they are
+#: told by these names.
+_MAY_BE = KAFKAS_OWN | {"waiting", "unsettled"}
+
+
+@pytest.mark.parametrize("scenario", drawn_scenarios(range(some_or_many(10, 400))), ids=lambda one: one.title)
+def test_nothing_is_wrong_in_a_drawn_scenario_and_what_is_left_out_changes_nothing(scenario: Scenario) -> None:
+    for seed in range(some_or_many(1, 3)):
+        plan = draw_world(scenario, seed)
+        short, whole = World(plan, seed).run(), World(plan, seed, skips=False).run()
+        assert {one.kind for one in violations(short)} <= _MAY_BE
+        assert (short.events, short.requests, short.commits) == (whole.events, whole.requests, whole.commits)
