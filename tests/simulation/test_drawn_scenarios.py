@@ -16,7 +16,7 @@ from tests.simulation.drawn_scenarios import drawn_scenarios
 _MAY_BE = KAFKAS_OWN | {"waiting", "unsettled"}
 
 
-@pytest.mark.parametrize("scenario", drawn_scenarios(range(some_or_many(10, 400))), ids=lambda one: one.title)
+@pytest.mark.parametrize("scenario", list(drawn_scenarios(range(some_or_many(10, 400)))), ids=lambda one: one.title)
 def test_nothing_is_wrong_in_a_drawn_scenario_and_what_is_left_out_changes_nothing(scenario: Scenario) -> None:
     for seed in range(some_or_many(1, 3)):
         plan = draw_world(scenario, seed)
