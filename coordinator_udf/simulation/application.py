@@ -90,7 +90,7 @@ def repeats_ms(process: Process, interval_ms: int) -> int:
     return ceil(interval_ms / cycle_ms) * cycle_ms
 
 
-def _polls_then_ms(process: Process, at_ms: int) -> int:
+def polls_then_ms(process: Process, at_ms: int) -> int:
     """Returns when an application polls that has a reason to at a time: if it works long, when it next begins to."""
     return process.loop_ms + repeats_ms(process, at_ms - process.loop_ms)
 
@@ -104,11 +104,11 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: Chance
     if process.doing is not Doing.RUNNING or process.in_callback is not None:
         return None
     if process.is_settled:
-        return _polls_then_ms(process, _next_settled_poll_ms(process, now_ms))
+        return polls_then_ms(process, _next_settled_poll_ms(process, now_ms))
     if process.join_req is not None:
         # It is told of the answer, and until then polls find nothing.
         at_ms = max(now_ms + 1, process.last_poll_ms + process.config.max_poll_interval_ms // 3)
-        return _polls_then_ms(process, at_ms)
+        return polls_then_ms(process, at_ms)
     if not process.is_threaded:
         plan = process.plan
         cycle_ms = max(1, plan.poll_ms + plan.process_ms)
@@ -144,7 +144,7 @@ def first_poll_ms(process: Process, now_ms: int) -> int | None:
         return None
     process.idle_since_ms = None
     polls = max(1, ceil((now_ms - since_ms) / _NOTHING_ASSIGNED_MS))
-    return _polls_then_ms(process, max(due_ms, since_ms + polls * _NOTHING_ASSIGNED_MS))
+    return polls_then_ms(process, max(due_ms, since_ms + polls * _NOTHING_ASSIGNED_MS))
 
 
 def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chance) -> int:

@@ -13,6 +13,7 @@ from coordinator_udf.simulation.application import (
     Records,
     first_poll_ms,
     next_poll_ms,
+    polls_then_ms,
     processing_until_ms,
     works_long,
 )
@@ -196,6 +197,10 @@ class ApplicationLoops:
             return
         if was_settled and process.is_settled and not concerns:
             self._poll_after_commit(process)
+            return
+        if was_settled and process.is_settled and isinstance(event, inputs.Metadata) and works_long(process):
+            # Whether there is anything new in it, its next poll sees.
+            self._poll_at(process, polls_then_ms(process, self._agenda.now_ms))
             return
         if not process.is_threaded:
             until_ms = processing_until_ms(process, self._agenda.now_ms)
