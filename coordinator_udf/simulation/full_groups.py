@@ -180,6 +180,15 @@ class FullGroups:
             for one in self._history.memberships
         )
 
+    def without_place(self) -> set[str]:
+        """Returns the processes that wait at the end, were turned away, and find their group full."""
+        return {
+            one.process
+            for one in self._history.waiting
+            if (at_ms := self.turned_away_ms(one.process, one.since_ms, self._history.end_ms)) is not None
+            and self.has_no_place(one.group_id, one.process, at_ms)
+        }
+
     def violations(self) -> Iterator[Violation]:
         """Yields the groups that grew too large, and who was turned away that shouldn't have been: each once."""
         for group_id, group in self._groups.items():

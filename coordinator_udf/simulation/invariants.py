@@ -84,7 +84,7 @@ def violations(history: History) -> list[Violation]:
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),
-        *unsettled(history),
+        *unsettled(history, full.without_place()),
         *full.violations(),
         *failures.violations,
         *_waiting(history, full, failures.too_early),

@@ -14,8 +14,12 @@ from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.violation import Violation
 
 
-def unsettled(history: History) -> Iterator[Violation]:
-    """Yields the partitions that have no owner, or several, at a world's end."""
+def unsettled(history: History, without_place: Collection[str] = ()) -> Iterator[Violation]:
+    """Yields the partitions that have no owner, or several, at a world's end.
+
+    Args:
+        without_place: the processes whose group is full: what only they want needs no owner.
+    """
     owners: dict[str, Owners] = defaultdict(Owners)
     groups: dict[str, set[str]] = defaultdict(set)
     for event in history.events:
@@ -28,8 +32,9 @@ def unsettled(history: History) -> Iterator[Violation]:
     lost = frozenset(one.process for one in history.waiting if one.for_lost_join)
     # Nor does anybody have what was given to one that isn't told that it has joined.
     untold = {one.group_id for one in history.waiting} & history.short_polls
+    without = frozenset(without_place)
     for group_id, alive in groups.items():
-        wanted = {topic for process in alive for topic in _wanted(history, process)}
+        wanted = {topic for process in alive - without for topic in _wanted(history, process)}
         known = [history.known_partitions[process] for process in sorted(alive) if process in history.known_partitions]
         known += [{}] * (group_id in untold)
         yield from _badly_owned(history, group_id, owners[group_id], sorted(wanted), known=known, lost=lost)

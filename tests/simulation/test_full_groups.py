@@ -169,3 +169,16 @@ def test_a_classic_group_is_full_for_members_of_kip_848_when_it_would_be_as_one_
     # A classic one finds a place.
     history = World(replace(plan, members=(*members, _member("c", 20_000, _CLASSIC))), 1).run()
     assert history.turned_away == []
+
+
+def test_what_only_those_want_that_find_no_place_needs_no_owner() -> None:
+    of_all = _PROTOCOLS["consumer"]
+    members = [_member("a", 0, of_all), _member("b", 100, of_all)]
+    third = replace(_member("c", 10_000, of_all, again_ms=None), topics=("u",))
+    settings = {**SHORT_SESSIONS, "group.consumer.max.size": 2}
+    topics = (TopicPlan("t", 6), TopicPlan("u", 2))
+    plan = WorldPlan((*members, third), topics, 120_000, settings, NetworkPlan((1, 5)), quiet_ms=40_000)
+    assert violations(World(plan, 1).run()) == []
+    # With room for it, somebody is to have them.
+    roomy = replace(plan, settings=SHORT_SESSIONS)
+    assert "u" in {place.topic for event in World(roomy, 1).run().events for place in event.partitions}
