@@ -333,13 +333,16 @@ def history_of(plan: WorldPlan) -> History:
 def _known_partitions(plan: WorldPlan) -> dict[str, dict[str, int]]:
     """Returns how many partitions processes know of in any case that needn't know yet how topics grew by the end.
 
-    A classic member hears of that when its metadata is too old, and then has as long as all have to be stable.
+    A classic member hears of that when its metadata is too old, and then has as long as all have to be stable. What was
+    deleted meanwhile it may have heard of, by its fetches, and not that it was made again.
     """
     known = {}
-    changed_ms = max(plan.topics_changed_ms(), default=plan.start_ms) - plan.start_ms
+    changes_ms = [time_ms - plan.start_ms for time_ms in plan.topics_changed_ms()]
+    changed_ms = max(changes_ms, default=0)
     for member in plan.members if changed_ms > 0 else ():
         age_ms = int(member.properties.get("metadata.max.age.ms", METADATA_MAX_AGE_MS))
         since_ms = max(0, plan.end_ms - age_ms - (plan.quiet_ms or 0))
         if not member.is_kip_848 and changed_ms > since_ms:
-            known[member.name] = plan.partitions_at(since_ms)
+            counts = [plan.partitions_at(time_ms) for time_ms in (since_ms, *changes_ms) if time_ms >= since_ms]
+            known[member.name] = {topic: min(one.get(topic, 0) for one in counts) for topic in counts[0]}
     return known

@@ -122,3 +122,19 @@ def test_partitions_that_classic_members_neednt_know_of_yet_need_no_owner_yet() 
     for late in (world(120_000, **{"metadata.max.age.ms": 20_000}), world(500_000)):
         assert given(late) == {0, 1, 2, 3}
         assert unsettled(replace(late, events=late.events[:1])) == ["t-0", "t-1", "t-2", "t-3"]
+
+
+@pytest.mark.parametrize("age_ms", [5_000, 300_000])
+def test_a_topic_that_is_made_again_needs_no_owner_before_members_hear_of_it(age_ms: int) -> None:
+    """They hear at once that it was deleted, by their fetches, and of the next one when their metadata is old."""
+    properties = {"session.timeout.ms": 10_000, "enable.auto.commit": False, "metadata.max.age.ms": age_ms}
+    members = tuple(MemberPlan(f"c{number}", 1, "g", (), 0, properties, regex="t.*") for number in range(2))
+    topics = TopicPlan("t0", 2), TopicPlan("t1", 2), TopicPlan("t0", 0, 30_000), TopicPlan("t0", 2, 45_000)
+    plan = WorldPlan(members, topics, 120_000, SHORT_SESSIONS, quiet_ms=60_000, fetches_fail=True)
+    history = World(plan, 1).run()
+    had = {process: set[str]() for process in ("c0/1", "c1/1")}
+    for event in history.events:
+        topics_of = {partition.topic for partition in event.partitions}
+        had[event.process] = topics_of if event.event == "assigned" else had[event.process] - topics_of
+    assert ("t0" in set.union(*had.values())) == (age_ms == 5_000)
+    assert violations(history) == []
