@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 
+from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.plan import TopicPlan
+from coordinator_udf.simulation.plan import MemberPlan, TopicPlan
 from coordinator_udf.simulation.process import Doing, Process
 
 #: As long as an application with nothing assigned waits at most, in milliseconds (retry.backoff.ms).
@@ -77,14 +78,14 @@ def processing_until_ms(process: Process, now_ms: int) -> int | None:
     return None if since_ms < plan.poll_ms or not plan.process_ms else now_ms - since_ms + cycle_ms
 
 
-def works_long(process: Process) -> bool:
+def works_long(plan: MemberPlan, config: MemberConfig) -> bool:
     """Tells whether an application works longer between two polls than is taken for nothing (retry.backoff.ms)."""
-    return process.plan.process_ms > process.config.retry_backoff_ms
+    return plan.process_ms > config.retry_backoff_ms
 
 
 def repeats_ms(process: Process, interval_ms: int) -> int:
     """Returns how often an application does what is due in an interval of time, and is done in its polls only."""
-    if not works_long(process):
+    if not works_long(process.plan, process.config):
         return interval_ms
     cycle_ms = process.plan.poll_ms + process.plan.process_ms
     return ceil(interval_ms / cycle_ms) * cycle_ms
@@ -114,7 +115,7 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: Chance
         cycle_ms = max(1, plan.poll_ms + plan.process_ms)
         return now_ms + cycle_ms - (now_ms - process.loop_ms) % cycle_ms
     look_ms = _next_look_ms(process, records, now_ms, chance)
-    until_ms = processing_until_ms(process, look_ms) if works_long(process) else None
+    until_ms = processing_until_ms(process, look_ms) if works_long(process.plan, process.config) else None
     return look_ms if until_ms is None else until_ms
 
 
@@ -167,7 +168,7 @@ def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chanc
     if process.is_fatal:
         # It may look as often as it likes: nothing comes any more.
         return now_ms + process.config.max_poll_interval_ms // 3
-    record_ms = None if works_long(process) else records.next_ms(process.owned, now_ms)
+    record_ms = None if works_long(process.plan, process.config) else records.next_ms(process.owned, now_ms)
     if record_ms is not None and record_ms <= now_ms + waits_ms:
         # Fetched, handed over, and worked on.
         return record_ms + 1 + process.plan.process_ms

@@ -185,7 +185,7 @@ class ApplicationLoops:
         if isinstance(event, _FROM_NETWORK) and not self._is_reading(process):
             process.unread.append(event)
             if process.doing is Doing.RUNNING and process.in_callback is None:
-                self._poll_at(process, processing_until_ms(process, self._agenda.now_ms) or self._agenda.now_ms)
+                self._poll_at(process, polls_then_ms(process, self._agenda.now_ms))
             return
         was_settled = process.is_settled
         happened = self._hear(process, event)
@@ -195,10 +195,11 @@ class ApplicationLoops:
         )
         if process.doing is not Doing.RUNNING:
             return
-        if was_settled and process.is_settled and not concerns:
+        stays_settled = was_settled and process.is_settled
+        if stays_settled and not concerns:
             self._poll_after_commit(process)
             return
-        if was_settled and process.is_settled and isinstance(event, inputs.Metadata) and works_long(process):
+        if stays_settled and isinstance(event, inputs.Metadata) and works_long(process.plan, process.config):
             # Whether there is anything new in it, its next poll sees.
             self._poll_at(process, polls_then_ms(process, self._agenda.now_ms))
             return
@@ -226,7 +227,7 @@ class ApplicationLoops:
             return True
         if process.doing is not Doing.RUNNING or process.in_callback is not None:
             return False
-        return not works_long(process) or processing_until_ms(process, self._agenda.now_ms) is None
+        return not works_long(process.plan, process.config) or processing_until_ms(process, self._agenda.now_ms) is None
 
     def _hear(self, process: Process, event: inputs.Input) -> bool:
         """Gives a member what comes from the network, a tick or a callback's end; returns whether it did anything."""

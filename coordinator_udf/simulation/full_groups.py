@@ -170,7 +170,7 @@ class FullGroups:
         last = bisect_right(times_ms, until_ms) - 1
         return times_ms[last] if last >= 0 and times_ms[last] >= since_ms else None
 
-    def has_no_place(self, group_id: str, process: str, turned_away_ms: int) -> bool:
+    def _has_no_place(self, group_id: str, process: str, turned_away_ms: int) -> bool:
         """Tells whether a process that was turned away, and has not come in since, finds its group full at the end."""
         group = self._groups.get(group_id)
         if group is None or not group.sizes[-1].is_full_for(self._limit_for(process)):
@@ -181,12 +181,12 @@ class FullGroups:
         )
 
     def without_place(self) -> set[str]:
-        """Returns the processes that wait at the end, were turned away, and find their group full."""
+        """Returns the processes that wait at the end, were turned away, and find no place, whether they try or not."""
         return {
             one.process
             for one in self._history.waiting
             if (at_ms := self.turned_away_ms(one.process, one.since_ms, self._history.end_ms)) is not None
-            and self.has_no_place(one.group_id, one.process, at_ms)
+            and self._has_no_place(one.group_id, one.process, at_ms)
         }
 
     def violations(self) -> Iterator[Violation]:

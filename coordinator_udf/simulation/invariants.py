@@ -77,6 +77,7 @@ KAFKAS_OWN = frozenset(
 def violations(history: History) -> list[Violation]:
     """Returns what must not be in a world, in the order of time."""
     full = FullGroups(history)
+    without_place = full.without_place()
     failures = ServerErrors(history)
     found = [
         *_two_owners(history),
@@ -84,10 +85,10 @@ def violations(history: History) -> list[Violation]:
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),
-        *unsettled(history, full.without_place()),
+        *unsettled(history, without_place),
         *full.violations(),
         *failures.violations,
-        *_waiting(history, full, failures.too_early),
+        *_waiting(history, full, failures.too_early | without_place),
         *_too_long(history, full, failures.too_early),
     ]
     return sorted(found, key=lambda violation: violation.ts_ms)
@@ -336,24 +337,25 @@ def _given_ms(history: History, commit: Commit) -> int:
 
 
 def _waiting(history: History, full: FullGroups, refused: Collection[str]) -> Iterator[Violation]:
-    """Yields who is neither stable nor gone at the end, but for processes that were refused for good."""
+    """Yields who is neither stable nor gone at the end, but for those that are refused for good or find no place."""
     for one in history.waiting:
         if one.process in refused:
             continue
         turned_away_ms = full.turned_away_ms(one.process, one.since_ms, history.end_ms)
         since_ms = one.since_ms if turned_away_ms is None else turned_away_ms
         may_wait = history.loses_connections or turned_away_ms is not None
-        if turned_away_ms is not None and full.has_no_place(one.group_id, one.process, turned_away_ms):
-            # There is no place for it, whether it goes on trying or not.
-            continue
         if one.for_lost_join:
             detail = f"{one.process} still waits for the answer to a JoinGroup that got lost"
             yield Violation(history.end_ms, one.group_id, LOST_JOIN, detail)
         elif not may_wait or history.end_ms - since_ms >= (history.quiet_ms or 0):
             # Where connections get lost up to the end, or groups are full, that may have happened just before it.
             detail = f"{one.process} waits at the end, long after the last fault"
-            kind = SHORT_POLL if one.group_id in history.short_polls else "waiting"
-            yield Violation(history.end_ms, one.group_id, kind, detail)
+            yield Violation(history.end_ms, one.group_id, _waits_for(history, one.group_id), detail)
+
+
+def _waits_for(history: History, group_id: str) -> str:
+    """Returns the kind of who waits in a group for another reason than a lost answer."""
+    return SHORT_POLL if group_id in history.short_polls else "waiting"
 
 
 def _too_long(history: History, full: FullGroups, refused: Collection[str]) -> Iterator[Violation]:
@@ -374,5 +376,5 @@ def _too_long(history: History, full: FullGroups, refused: Collection[str]) -> I
                 f"{one.process} wasn't stable for {(one.until_ms - since_ms) / 1000:.1f} s when all faults were over, "
                 f"expected {history.quiet_ms / 1000:g} s at most"
             )
-            kind = SHORT_POLL if one.group_id in history.short_polls else "waiting"
-            yield Violation(since_ms + history.quiet_ms, one.group_id, LOST_JOIN if is_lost else kind, detail)
+            kind = LOST_JOIN if is_lost else _waits_for(history, one.group_id)
+            yield Violation(since_ms + history.quiet_ms, one.group_id, kind, detail)

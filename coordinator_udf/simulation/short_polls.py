@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinator_udf.members.config import MemberConfig
+from coordinator_udf.simulation.application import works_long
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 
 #: A classic member with a pattern doesn't join, or isn't told that it has, for no poll lasts until metadata is there.
@@ -26,4 +27,4 @@ def groups_of_short_polls(plan: WorldPlan) -> frozenset[str]:
 
 def _is_too_short(member: MemberPlan, answered_ms: int) -> bool:
     config = MemberConfig.parse({**member.properties, "group.id": member.group_id})
-    return member.poll_ms < answered_ms and member.process_ms > config.retry_backoff_ms
+    return member.poll_ms < answered_ms and works_long(member, config)

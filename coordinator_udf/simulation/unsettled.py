@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 import re2
 
@@ -14,7 +15,7 @@ from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.violation import Violation
 
 
-def unsettled(history: History, without_place: Collection[str] = ()) -> Iterator[Violation]:
+def unsettled(history: History, without_place: AbstractSet[str]) -> Iterator[Violation]:
     """Yields the partitions that have no owner, or several, at a world's end.
 
     Args:
@@ -32,11 +33,11 @@ def unsettled(history: History, without_place: Collection[str] = ()) -> Iterator
     lost = frozenset(one.process for one in history.waiting if one.for_lost_join)
     # Nor does anybody have what was given to one that isn't told that it has joined.
     untold = {one.group_id for one in history.waiting} & history.short_polls
-    without = frozenset(without_place)
     for group_id, alive in groups.items():
-        wanted = {topic for process in alive - without for topic in _wanted(history, process)}
+        wanted = {topic for process in alive - without_place for topic in _wanted(history, process)}
         known = [history.known_partitions[process] for process in sorted(alive) if process in history.known_partitions]
-        known += [{}] * (group_id in untold)
+        if group_id in untold:
+            known.append({})
         yield from _badly_owned(history, group_id, owners[group_id], sorted(wanted), known=known, lost=lost)
 
 
