@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from coordinator_udf.members.config import MemberConfig
+
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
@@ -151,6 +153,14 @@ class MemberPlan:
     def is_kip_848(self) -> bool:
         """Whether its member speaks the consumer protocol."""
         return self.properties.get("group.protocol") == "consumer"
+
+    def config(self) -> MemberConfig:
+        """Returns its properties with Kafka's defaults.
+
+        Raises:
+            BadRequest: a property has a value that it can't have.
+        """
+        return MemberConfig.parse({**self.properties, "group.id": self.group_id})
 
     @property
     def name(self) -> str:

@@ -199,7 +199,7 @@ def make_process(
     Raises:
         BadRequest: a property has a value that it can't have.
     """
-    config = MemberConfig.parse({**plan.properties, "group.id": plan.group_id})
+    config = plan.config()
     timekeeper = Timekeeper(plan, start_ms, draws)
 
     is_threaded = config.group_protocol == "consumer"

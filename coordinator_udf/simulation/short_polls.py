@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.simulation.application import works_long
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 
@@ -26,5 +25,5 @@ def groups_of_short_polls(plan: WorldPlan) -> frozenset[str]:
 
 
 def _is_too_short(member: MemberPlan, answered_ms: int) -> bool:
-    config = MemberConfig.parse({**member.properties, "group.id": member.group_id})
+    config = member.config()
     return member.poll_ms < answered_ms and works_long(member, config)

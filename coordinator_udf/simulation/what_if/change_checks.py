@@ -57,17 +57,17 @@ def _refusals(group_id: str, plan: WorldPlan) -> dict[str, str]:
     settings = Settings.from_kafka(plan.settings)
     found = {}
     for member in plan.members:
-        why = _refusal(f"{member.client_id} of {group_id}", _config(group_id, member), settings)
+        why = _refusal(f"{member.client_id} of {group_id}", _config(member), settings)
         if why is not None:
             found[member.name] = why
     return found
 
 
-def _config(group_id: str, member: MemberPlan) -> MemberConfig:
+def _config(member: MemberPlan) -> MemberConfig:
     try:
-        return MemberConfig.parse({**member.properties, "group.id": group_id})
+        return member.config()
     except BadRequest as error:
-        raise InputError(f"{member.client_id} of {group_id} can't be set up like that: {error}") from error
+        raise InputError(f"{member.client_id} of {member.group_id} can't be set up like that: {error}") from error
 
 
 def _refusal(who: str, config: MemberConfig, settings: Settings) -> str | None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
-from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 
@@ -31,7 +30,7 @@ def on_another_day(plan: WorldPlan, formed_ms: int, seed: int) -> WorldPlan:
 
 
 def _interval_ms(member: MemberPlan, of_coordinator_ms: int) -> int:
-    config = MemberConfig.parse({**member.properties, "group.id": member.group_id})
+    config = member.config()
     return of_coordinator_ms if config.group_protocol == "consumer" else config.heartbeat_interval_ms
 
 
