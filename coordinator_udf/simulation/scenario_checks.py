@@ -164,14 +164,15 @@ def _topics(scenario: Scenario, _: Mapping[str, Any]) -> Iterator[str]:
         if name in names[:number]:
             yield f"topics[{number}].name is {name!r}, expected each topic once"
     known = ", ".join(names)
-    for number, family in enumerate(scenario.members):
-        for name in family.topics:
+    lists = [(f"members[{number}]", family.topics) for number, family in enumerate(scenario.members)]
+    lists += [(f"faults[{number}]", fault.topics) for number, fault in enumerate(scenario.faults)]
+    for place, topics in lists:
+        for name in dict.fromkeys(topics):
             if name not in names:
-                yield f"members[{number}].topics has {name!r}, expected topics that there are: {known}"
+                yield f"{place}.topics has {name!r}, expected topics that there are: {known}"
+            if topics.count(name) > 1:
+                yield f"{place}.topics has {name!r} more than once, expected each topic once"
     for number, fault in enumerate(scenario.faults):
-        for name in fault.topics:
-            if name not in names:
-                yield f"faults[{number}].topics has {name!r}, expected topics that there are: {known}"
         if fault.topic and fault.topic not in names:
             yield f"faults[{number}].topic is {fault.topic!r}, expected a topic that there is: {known}"
 

@@ -71,6 +71,10 @@ _WRONG = [
     ({"faults": "{ kind = 'crash', at_s = 5, overlap_s = 2 }"}, "faults[0].overlap_s is 2, expected none, for a fault"),
     ({"members": "{ count = 1, until_s = 5 }"}, "members[0].until_s is 5, expected none: only members with a habit"),
     ({"members": "{ count = 1, topics = ['u'] }"}, "members[0].topics has 'u', expected topics that there are: t"),
+    (
+        {"members": "{ count = 1, topics = ['t', 't'] }"},
+        "members[0].topics has 't' more than once, expected each topic once",
+    ),
     ({"members": "{ count = 1, name = 'a/b' }"}, "members[0].name is 'a/b', expected a name without a slash"),
     (
         {"members": "{ count = 1, properties = { 'sesion.timeout.ms' = 3 } }"},
