@@ -13,6 +13,7 @@ from coordinator_udf.groups.decisions import PLACES, Decisions
 from coordinator_udf.members.config import METADATA_MAX_AGE_MS
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
+from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.short_polls import groups_of_short_polls
 
@@ -182,6 +183,8 @@ class History:
         commits: the last acknowledged commit of each group's partitions.
         overtaken: acknowledged commits, each with the one of a lower offset that was acknowledged after it.
         lost: commits that the coordinator took and means to acknowledge, and hasn't got later.
+        retention_ms: how long the coordinator keeps commits at least while their topics are there.
+        deleted: when which topics were deleted.
         refused: when which group's commits were refused, be it one partition of them.
         failed_commit_ms: when a process's commit last failed in such a way that its member tries it again: a topic was
             gone, or the connection of a KIP-848 member got lost.
@@ -218,6 +221,8 @@ class History:
     commits: dict[tuple[str, TopicPartition], Commit] = field(default_factory=dict)
     overtaken: list[tuple[Commit, Commit]] = field(default_factory=list)
     lost: list[Commit] = field(default_factory=list)
+    retention_ms: int = 0
+    deleted: list[tuple[int, str]] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
     failed_commit_ms: dict[str, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
@@ -319,6 +324,8 @@ def history_of(plan: WorldPlan) -> History:
         plan.partitions_at_end(),
         misbehaving=frozenset(member.name for member in plan.members if member.habit is not None),
         kip_848=frozenset(member.name for member in plan.members if member.is_kip_848),
+        retention_ms=Settings.from_kafka(plan.settings).offsets_retention_ms,
+        deleted=[(plan.start_ms + one.at_ms, one.name) for one in plan.topics if one.partitions == 0],
         made_again=[(plan.start_ms + at_ms, name) for at_ms, name in plan.topics_made_again()],
         classic_max_size=int(plan.settings.get("group.max.size", NO_LIMIT)),
         consumer_max_size=int(plan.settings.get("group.consumer.max.size", NO_LIMIT)),

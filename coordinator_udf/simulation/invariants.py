@@ -21,6 +21,7 @@ from itertools import islice
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.crossed_assignments import CrossedAssignments
+from coordinator_udf.simulation.expired_offsets import deleted_too_early
 from coordinator_udf.simulation.falling_numbers import falling_numbers
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
 from coordinator_udf.simulation.history import (
@@ -85,6 +86,7 @@ def violations(history: History) -> list[Violation]:
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),
+        *deleted_too_early(history),
         *unsettled(history, without_place),
         *full.violations(),
         *failures.violations,

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from coordinator_udf.groups.decisions import PLACES
+from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.consumer import ConsumerGroup
 from coordinator_udf.groups.offsets import expiry
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.invariants import violations
@@ -43,4 +45,26 @@ def test_a_coordinator_that_lets_go_of_offsets_too_early_is_found(
 ) -> None:
     monkeypatch.setattr(expiry, "_is_expired", lambda *_: True)
     history = _run(protocol, 300_000, **{"offsets.retention.minutes": 60})
+    assert {one.kind for one in violations(history)} == {"lost commit"}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_offsets_of_a_topic_that_a_member_has_are_lost_however_old_they_are(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for group in (ClassicGroup, ConsumerGroup):
+        monkeypatch.setattr(group, "is_subscribed_to", lambda *_: False)
+    # It commits at most once in ten minutes, and is there all the time.
+    properties = {"group.protocol": protocol, "auto.commit.interval.ms": 100_000}
+    members = tuple(MemberPlan(f"c{i}", 1, "g", ("t",), 0, properties, close_at_ms=300_000 + i) for i in range(2))
+    settings = {"offsets.retention.check.interval.ms": 30_000, "offsets.retention.minutes": 1}
+    plan = WorldPlan(members, (TopicPlan("t", 2, records_s=1.0),), 400_000, settings, NetworkPlan((1, 5)))
+    assert "lost commit" in {one.kind for one in violations(World(plan, 1).run())}
+
+
+def test_offsets_of_a_classic_group_are_lost_that_has_been_empty_for_less_than_their_retention(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ClassicGroup, "offset_age_since", lambda _, commit_ms: commit_ms - 60_000)
+    history = _run("classic", 300_000, **{"offsets.retention.minutes": 2})
     assert {one.kind for one in violations(history)} == {"lost commit"}
