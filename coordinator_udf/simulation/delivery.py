@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from coordinator_udf.members.classic.rebalance import TO_REVOKE
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.agenda import Agenda
 from coordinator_udf.simulation.coordinator import (
@@ -25,6 +26,7 @@ from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
+from coordinator_udf.simulation.sessions import Sessions
 from coordinator_udf.simulation.topics import Topics
 from coordinator_udf.simulation.watcher import Watcher
 
@@ -37,7 +39,11 @@ _IN_TURN = frozenset({"JoinGroup", "SyncGroup"})
 
 
 class Delivery:
-    """What is between a world's members and its coordinator."""
+    """What is between a world's members and its coordinator.
+
+    Attributes:
+        sessions: those that members have at least by what they are answered.
+    """
 
     def __init__(
         self,
@@ -63,6 +69,12 @@ class Delivery:
         self._history = history
         self._draws = draws
         self._watcher = watcher
+        self.sessions = Sessions(
+            Settings.from_kafka(plan.settings).group_consumer_session_timeout_ms,
+            decisions=coordinator.shard.decisions,
+            processes=processes,
+            history=history,
+        )
         self._has_static_members = any("group.instance.id" in member.properties for member in plan.members)
         #: Answers that wait for the end of the micro-batch, where the coordinator hands them out once in a while.
         self._held: list[Answered] = []
@@ -134,9 +146,16 @@ class Delivery:
             self._history.count(request.api)
             if self._watcher is not None:
                 self._watcher.reached(connection, request, self._agenda.now_ms)
+            self.sessions.ask(connection.member, request)
             answers = self._coordinator.request(self._agenda.now_ms, connection, request)
             self._note_turned_away(answers)
             self.send_back(answers)
+
+    def fire_timers(self) -> None:
+        """Lets the coordinator's timers fire that are due, and puts what they answer on its way."""
+        answers = self._coordinator.advance(self._agenda.now_ms)
+        self.sessions.look()
+        self.send_back(answers)
 
     def _note_turned_away(self, answers: Iterable[Answered]) -> None:
         """Takes note of who is told that its group is full: always at once."""
@@ -147,7 +166,7 @@ class Delivery:
                 told = TurnedAway(answer.ts_ms, process.plan.group_id, process.name, member_id, instance_id)
                 self._history.turned_away.append(told)
 
-    def send_back(self, answers: Iterable[Answered]) -> None:
+    def send_back(self, answers: Sequence[Answered]) -> None:
         """Puts answers on their way: at once, or with the micro-batch that ends next.
 
         Requests are handled at the times that stand in the log, and timers fire at theirs, whichever micro-batch they
@@ -155,6 +174,8 @@ class Delivery:
         Muster's gateway, what comes on the same connection meanwhile is handled, but behind one that waits for others.
         """
         cadence_ms = self._plan.cadence_ms
+        for answer in answers:
+            self.sessions.hear(answer)
         if not cadence_ms:
             self._hand_out(answers)
             return

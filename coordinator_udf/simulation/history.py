@@ -122,6 +122,20 @@ class Removed(msgspec.Struct, frozen=True):
     number: int
 
 
+class CutShort(NamedTuple):
+    """A membership that ended as if a session was over that wasn't. Times in milliseconds.
+
+    Attributes:
+        heard_ms: when the coordinator had last heard from the member.
+    """
+
+    ts_ms: int
+    group_id: str
+    process: str
+    heard_ms: int
+    timeout_ms: int
+
+
 class Replaced(Removed, frozen=True):
     """The end of a membership because another process joined with its instance id.
 
@@ -192,6 +206,7 @@ class History:
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
         removals: whom the coordinator's timers removed.
+        cut_short: whom they removed for being silent that wasn't.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
         kip_848: the processes whose members are of KIP-848.
@@ -229,6 +244,7 @@ class History:
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[Removed] = field(default_factory=list)
+    cut_short: list[CutShort] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
     kip_848: frozenset[str] = frozenset()

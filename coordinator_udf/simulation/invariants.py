@@ -83,6 +83,7 @@ def violations(history: History) -> list[Violation]:
     found = [
         *_two_owners(history),
         *_not_fenced(history),
+        *_sessions(history),
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),
@@ -249,6 +250,13 @@ def _not_fenced(history: History) -> Iterator[Violation]:
             process = history.process_of.get(replaced.member_id, replaced.member_id)
             detail = f"{process} is taken for a member after another process of its instance has its place"
             yield Violation(accepted_ms, replaced.group_id, "not fenced", detail)
+
+
+def _sessions(history: History) -> Iterator[Violation]:
+    """Yields which members the coordinator removed for being silent that it had heard from."""
+    for ts_ms, group_id, process, heard_ms, timeout_ms in history.cut_short:
+        detail = f"{process} is removed {ts_ms - heard_ms} ms after it was heard of, and may be silent for {timeout_ms}"
+        yield Violation(ts_ms, group_id, "session cut short", detail)
 
 
 def _callbacks(history: History) -> Iterator[Violation]:

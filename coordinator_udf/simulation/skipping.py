@@ -27,6 +27,7 @@ from coordinator_udf.simulation.metadata_ages import (
 from coordinator_udf.simulation.network import Network
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.process import Process
+from coordinator_udf.simulation.sessions import Sessions
 from coordinator_udf.simulation.stretches import boundaries_ms, is_settled, learned_ms, requests_of, rhythm
 
 #: As often as it is looked at most whether a group only repeats itself, in milliseconds. Half and double give the same
@@ -95,6 +96,7 @@ class Skipping:
         coordinator: SimulatedCoordinator,
         processes: Mapping[str, Process],
         history: History,
+        sessions: Sessions,
         put_off_deadlines: Callable[[frozenset[str], int], None],
         watch: Callable[[Process], None],
         answered_ms: AnsweredMs,
@@ -114,6 +116,7 @@ class Skipping:
         self._coordinator = coordinator
         self._processes = processes
         self._history = history
+        self._sessions = sessions
         self._put_off_deadlines = put_off_deadlines
         self._watch = watch
         self._answered_ms = answered_ms
@@ -205,6 +208,7 @@ class Skipping:
         self._put_off_deadlines(unit.members, by_ms)
         self._network.put_off(by_ms, unit.members)
         self._coordinator.put_off(by_ms, unit.groups)
+        self._sessions.put_off(by_ms, unit.members)
         self._agenda.put_off(by_ms, unit.members if len(self._units) > 1 else None)
         unit.look_ms = self._agenda.now_ms + by_ms
         unit.happened_ms = unit.look_ms

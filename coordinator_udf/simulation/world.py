@@ -123,6 +123,7 @@ class World:
             coordinator=self._coordinator,
             processes=self._processes,
             history=self.history,
+            sessions=self._delivery.sessions,
             put_off_deadlines=self._deadlines.put_off,
             watch=self.watch,
             answered_ms=self._metadata.answered_ms,
@@ -189,7 +190,7 @@ class World:
             self._applications.take(call[1], inputs.Tick())
         elif timer == now_ms:
             self._happened(None)
-            self._delivery.send_back(self._coordinator.advance(now_ms))
+            self._delivery.fire_timers()
         elif queued == now_ms:
             is_of_plan, event = agenda.pop()
             if is_of_plan:
@@ -269,6 +270,7 @@ class World:
                     self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack(node))
             case e.ComesBack(node):
                 self._coordinator.come_back(self._agenda.now_ms, node)
+                self._delivery.sessions.begin_anew()
                 self._commits.look()
             case e.ConnectionBreaks(member, node):
                 self._lose(self._network.connection(member, node))

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from coordinator_udf.groups.classic import join
+from coordinator_udf.groups.classic import heartbeat_leave, join
 from coordinator_udf.groups.consumer import change, heartbeat, membership
 from coordinator_udf.groups.consumer.change import Change
 from coordinator_udf.groups.consumer.reconcile import Goal, reconcile
-from coordinator_udf.groups.model.classic import ClassicGroup
+from coordinator_udf.groups.model.classic import ClassicGroup, Member
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.offsets import OffsetStore
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
@@ -121,6 +121,24 @@ def _never_give_an_instance_id_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "join_static", join_static)
 
 
+def _let_sessions_of_classic_members_end_in_spite_of_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat_leave, "restart_session", lambda *_: None)
+
+
+def _let_sessions_of_consumer_members_end_in_spite_of_heartbeats(monkeypatch: pytest.MonkeyPatch) -> None:
+    restart = heartbeat.ConsumerHeartbeat._restart_session
+
+    def begin(self: heartbeat.ConsumerHeartbeat) -> None:
+        if self.body.member_epoch == 0:
+            restart(self)
+
+    monkeypatch.setattr(heartbeat.ConsumerHeartbeat, "_restart_session", begin)
+
+
+def _remove_members_that_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Member, "has_satisfied_heartbeat", lambda _: False)
+
+
 def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = VirtualTimeShard.load
 
@@ -202,6 +220,10 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
         (_never_take_another_subscription, "removed-and-resubscribed", {"unsettled"}),
         # A member joins again and again for what it never asks for.
         (_never_join_again_for_another_subscription, "removed-and-resubscribed", {"waiting", "unsettled"}),
+        # Who is removed in spite of heartbeats soon joins again: in the end nothing is wrong.
+        (_let_sessions_of_classic_members_end_in_spite_of_heartbeats, "crash-loop", {"session cut short"}),
+        (_let_sessions_of_consumer_members_end_in_spite_of_heartbeats, "static-members", {"session cut short"}),
+        (_remove_members_that_wait_for_others, "slow-callbacks", {"session cut short"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],

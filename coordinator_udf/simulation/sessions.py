@@ -1,0 +1,107 @@
+"""Whether members are removed for being silent that weren't: from what they are answered, and not from timers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from coordinator_udf.groups.decisions import PLACES, Decisions
+from coordinator_udf.groups.model.classic_states import GroupEvent
+from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.simulation.coordinator import Answered, is_accepted
+from coordinator_udf.simulation.history import CutShort, History
+from coordinator_udf.simulation.process import Process
+
+_TRANSITION = PLACES["transitions"]
+#: What begins a session anew whichever protocol its group speaks. A JoinGroup does so with its answer, and not before.
+_HEARTBEATS = frozenset({"Heartbeat", "ConsumerGroupHeartbeat"})
+#: What a classic group may take long to answer: who waits for it isn't silent.
+_WAIT = frozenset({"JoinGroup", "SyncGroup"})
+
+
+class _Heard(NamedTuple):
+    """When the coordinator last heard from a process's member, in milliseconds since the epoch."""
+
+    member_id: str
+    ts_ms: int
+    timeout_ms: int
+
+
+class Sessions:
+    """The sessions that a world's members have at least."""
+
+    def __init__(
+        self,
+        consumer_session_ms: int,
+        *,
+        decisions: Sequence[Decisions],
+        processes: Mapping[str, Process],
+        history: History,
+    ) -> None:
+        """Makes it for a coordinator that adds to its decisions.
+
+        Args:
+            consumer_session_ms: the session timeout of members of KIP-848.
+        """
+        self._consumer_session_ms = consumer_session_ms
+        self._decisions = decisions
+        self._seen = 0
+        self._processes = processes
+        self._history = history
+        self._heard: dict[str, _Heard] = {}
+        self._waiting: dict[str, int] = {}
+
+    def ask(self, process: str, request: Request) -> None:
+        """Takes note of a request that the coordinator is about to handle.
+
+        Who waits with its first JoinGroup may be removed, as in Kafka.
+        """
+        heard = self._heard.get(process)
+        if request.api in _WAIT and heard is not None and heard.member_id == request.body["memberId"]:
+            self._waiting[process] = request.req
+
+    def hear(self, answer: Answered) -> None:
+        """Takes note of an answer that the coordinator has for a member."""
+        api, process = answer.request.api, answer.connection.member
+        if api in _WAIT and self._waiting.get(process) == answer.request.req:
+            del self._waiting[process]
+        if api in _HEARTBEATS:
+            # A static member that leaves for a while has what is left of its session.
+            if is_accepted(answer) and answer.request.body.get("memberEpoch", 0) >= 0:
+                self._begin(answer, answer.request.body["memberId"])
+        elif api == "JoinGroup" and answer.body["errorCode"] == Errors.NONE:
+            self._begin(answer, answer.body["memberId"])
+
+    def _begin(self, answer: Answered, member_id: str) -> None:
+        process = answer.connection.member
+        is_kip_848 = answer.request.api == "ConsumerGroupHeartbeat"
+        timeout_ms = self._consumer_session_ms if is_kip_848 else self._processes[process].config.session_timeout_ms
+        self._heard[process] = _Heard(member_id, answer.ts_ms, timeout_ms)
+
+    def look(self) -> None:
+        """Looks whom the coordinator's timers have just removed."""
+        for decided in self._decisions[self._seen :]:
+            for row in decided.transitions:
+                rule, members, member_id = (row[_TRANSITION[name]] for name in ("rule", "members", "cause_member_id"))
+                if rule == GroupEvent.SESSION_EXPIRED and members is None:
+                    self._ends(row[_TRANSITION["ts"]], row[_TRANSITION["group_id"]], member_id)
+        self._seen = len(self._decisions)
+
+    def _ends(self, ts_ms: int, group_id: str, member_id: str) -> None:
+        for process, heard in self._heard.items():
+            if heard.member_id == member_id:
+                heard_ms = ts_ms if process in self._waiting else heard.ts_ms
+                if ts_ms < heard_ms + heard.timeout_ms:
+                    self._history.cut_short.append(CutShort(ts_ms, group_id, process, heard_ms, heard.timeout_ms))
+
+    def put_off(self, by_ms: int, processes: Collection[str]) -> None:
+        """Lets some processes be heard of later, for time that is left out in which they are heard of as before."""
+        for process in self._heard.keys() & processes:
+            heard = self._heard[process]
+            self._heard[process] = heard._replace(ts_ms=heard.ts_ms + by_ms)
+
+    def begin_anew(self) -> None:
+        """Forgets all: a coordinator that is loaded gives each member another session."""
+        self._heard.clear()
+        self._waiting.clear()
