@@ -27,6 +27,7 @@ from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.sessions import Sessions
+from coordinator_udf.simulation.told_numbers import ToldNumbers
 from coordinator_udf.simulation.topics import Topics
 from coordinator_udf.simulation.watcher import Watcher
 
@@ -69,6 +70,7 @@ class Delivery:
         self._history = history
         self._draws = draws
         self._watcher = watcher
+        self._told_numbers = ToldNumbers(history)
         self.sessions = Sessions(
             Settings.from_kafka(plan.settings).group_consumer_session_timeout_ms,
             decisions=coordinator.shard.decisions,
@@ -157,6 +159,12 @@ class Delivery:
         self.sessions.look()
         self.send_back(answers)
 
+    def come_back(self, node: int | None) -> None:
+        """Lets the coordinator be loaded on a broker, and members have other sessions."""
+        self._coordinator.come_back(self._agenda.now_ms, node)
+        self.sessions.begin_anew()
+        self._told_numbers.begin_anew()
+
     def _note_turned_away(self, answers: Iterable[Answered]) -> None:
         """Takes note of who is told that its group is full: always at once."""
         for answer in answers:
@@ -176,6 +184,7 @@ class Delivery:
         cadence_ms = self._plan.cadence_ms
         for answer in answers:
             self.sessions.hear(answer)
+            self._told_numbers.hear(answer)
         if not cadence_ms:
             self._hand_out(answers)
             return

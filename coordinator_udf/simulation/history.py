@@ -136,6 +136,17 @@ class CutShort(NamedTuple):
     timeout_ms: int
 
 
+class NumberTaken(NamedTuple):
+    """A request that the coordinator took though its generation or epoch wasn't its member's; ``told``: that one."""
+
+    ts_ms: int
+    group_id: str
+    process: str
+    api: str
+    number: int
+    told: int
+
+
 class Replaced(Removed, frozen=True):
     """The end of a membership because another process joined with its instance id.
 
@@ -206,6 +217,7 @@ class History:
         decisions: what the coordinator decided.
         process_of: the process that had a member id.
         removals: whom the coordinator's timers removed.
+        numbers_taken: which requests of generations and epochs that were over the coordinator took.
         cut_short: whom they removed for being silent that wasn't.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
@@ -244,6 +256,7 @@ class History:
     decisions: list[Decisions] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[Removed] = field(default_factory=list)
+    numbers_taken: list[NumberTaken] = field(default_factory=list)
     cut_short: list[CutShort] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()

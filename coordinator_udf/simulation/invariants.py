@@ -243,13 +243,16 @@ def _two_owners(history: History) -> Iterator[Violation]:
 
 
 def _not_fenced(history: History) -> Iterator[Violation]:
-    """Yields which static members the coordinator took requests from after others had replaced them."""
+    """Yields where the coordinator took requests of who was replaced, or that were of another generation or epoch."""
     for replaced in history.replacements:
         accepted_ms = history.accepted_ms.get(replaced.member_id, 0)
         if accepted_ms > replaced.ts_ms:
             process = history.process_of.get(replaced.member_id, replaced.member_id)
             detail = f"{process} is taken for a member after another process of its instance has its place"
             yield Violation(accepted_ms, replaced.group_id, "not fenced", detail)
+    for ts_ms, group_id, process, api, number, told in history.numbers_taken:
+        detail = f"{api} of {process} is taken with the number {number} after it was told {told}"
+        yield Violation(ts_ms, group_id, "not fenced", detail)
 
 
 def _sessions(history: History) -> Iterator[Violation]:

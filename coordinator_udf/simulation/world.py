@@ -269,8 +269,7 @@ class World:
                 if down_ms is not None:
                     self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack(node))
             case e.ComesBack(node):
-                self._coordinator.come_back(self._agenda.now_ms, node)
-                self._delivery.sessions.begin_anew()
+                self._delivery.come_back(node)
                 self._commits.look()
             case e.ConnectionBreaks(member, node):
                 self._lose(self._network.connection(member, node))

@@ -139,6 +139,22 @@ def _remove_members_that_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Member, "has_satisfied_heartbeat", lambda _: False)
 
 
+def _take_heartbeats_of_any_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "check_epoch", lambda *_: None)
+
+
+def _take_heartbeats_of_any_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = member_apis._KINDS[ClassicGroup]
+
+    def content(
+        ctx: Any, group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
+    ) -> Errors:
+        return told.heartbeat(ctx, group, member_id, group_instance_id, group.generation_id)
+
+    kinds = {**member_apis._KINDS, ClassicGroup: told._replace(heartbeat=content)}
+    monkeypatch.setattr(member_apis, "_KINDS", kinds)
+
+
 def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = VirtualTimeShard.load
 
@@ -224,6 +240,8 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
         (_let_sessions_of_classic_members_end_in_spite_of_heartbeats, "crash-loop", {"session cut short"}),
         (_let_sessions_of_consumer_members_end_in_spite_of_heartbeats, "static-members", {"session cut short"}),
         (_remove_members_that_wait_for_others, "slow-callbacks", {"session cut short"}),
+        (_take_heartbeats_of_any_epoch, "misbehaving", {"not fenced"}),
+        (_take_heartbeats_of_any_generation, "misbehaving", {"not fenced"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],
