@@ -27,7 +27,7 @@ from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.sessions import Sessions
-from coordinator_udf.simulation.told_numbers import ToldNumbers
+from coordinator_udf.simulation.told_memberships import ToldMemberships
 from coordinator_udf.simulation.topics import Topics
 from coordinator_udf.simulation.watcher import Watcher
 
@@ -70,7 +70,7 @@ class Delivery:
         self._history = history
         self._draws = draws
         self._watcher = watcher
-        self._told_numbers = ToldNumbers(history)
+        self._told = ToldMemberships(plan, coordinator.shard.decisions, history)
         self.sessions = Sessions(
             Settings.from_kafka(plan.settings).group_consumer_session_timeout_ms,
             decisions=coordinator.shard.decisions,
@@ -163,7 +163,7 @@ class Delivery:
         """Lets the coordinator be loaded on a broker, and members have other sessions."""
         self._coordinator.come_back(self._agenda.now_ms, node)
         self.sessions.begin_anew()
-        self._told_numbers.begin_anew()
+        self._told.begin_anew()
 
     def _note_turned_away(self, answers: Iterable[Answered]) -> None:
         """Takes note of who is told that its group is full: always at once."""
@@ -182,9 +182,10 @@ class Delivery:
         Muster's gateway, what comes on the same connection meanwhile is handled, but behind one that waits for others.
         """
         cadence_ms = self._plan.cadence_ms
+        self._told.look()
         for answer in answers:
             self.sessions.hear(answer)
-            self._told_numbers.hear(answer)
+            self._told.hear(answer)
         if not cadence_ms:
             self._hand_out(answers)
             return

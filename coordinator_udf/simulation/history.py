@@ -147,15 +147,27 @@ class NumberTaken(NamedTuple):
     told: int
 
 
+class WronglyRefused(NamedTuple):
+    """A request that the coordinator refused as if it weren't its member's, with the error."""
+
+    ts_ms: int
+    group_id: str
+    process: str
+    api: str
+    error: str
+
+
 class Replaced(Removed, frozen=True):
     """The end of a membership because another process joined with its instance id.
 
     Attributes:
         by_api: the API by which it did.
+        by_member_id: the member id that it has.
     """
 
     group_id: str
     by_api: str
+    by_member_id: str
 
 
 class TurnedAway(msgspec.Struct, frozen=True):
@@ -218,6 +230,7 @@ class History:
         process_of: the process that had a member id.
         removals: whom the coordinator's timers removed.
         numbers_taken: which requests of generations and epochs that were over the coordinator took.
+        wrongly_refused: which requests of members it refused as if they weren't theirs.
         cut_short: whom they removed for being silent that wasn't.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
@@ -257,6 +270,7 @@ class History:
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[Removed] = field(default_factory=list)
     numbers_taken: list[NumberTaken] = field(default_factory=list)
+    wrongly_refused: list[WronglyRefused] = field(default_factory=list)
     cut_short: list[CutShort] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()

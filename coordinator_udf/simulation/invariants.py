@@ -23,6 +23,7 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.crossed_assignments import CrossedAssignments
 from coordinator_udf.simulation.expired_offsets import deleted_too_early
 from coordinator_udf.simulation.falling_numbers import falling_numbers
+from coordinator_udf.simulation.fencing import ended_without_cause, not_fenced
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
 from coordinator_udf.simulation.history import (
     ApplicationEvent,
@@ -82,8 +83,8 @@ def violations(history: History) -> list[Violation]:
     failures = ServerErrors(history)
     found = [
         *_two_owners(history),
-        *_not_fenced(history),
-        *_sessions(history),
+        *not_fenced(history),
+        *ended_without_cause(history),
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),
@@ -240,26 +241,6 @@ def _two_owners(history: History) -> Iterator[Violation]:
         if event.event == "lost":
             yield from _kept_unawares(event, owners[event.group_id])
         owners[event.group_id].take(event)
-
-
-def _not_fenced(history: History) -> Iterator[Violation]:
-    """Yields where the coordinator took requests of who was replaced, or that were of another generation or epoch."""
-    for replaced in history.replacements:
-        accepted_ms = history.accepted_ms.get(replaced.member_id, 0)
-        if accepted_ms > replaced.ts_ms:
-            process = history.process_of.get(replaced.member_id, replaced.member_id)
-            detail = f"{process} is taken for a member after another process of its instance has its place"
-            yield Violation(accepted_ms, replaced.group_id, "not fenced", detail)
-    for ts_ms, group_id, process, api, number, told in history.numbers_taken:
-        detail = f"{api} of {process} is taken with the number {number} after it was told {told}"
-        yield Violation(ts_ms, group_id, "not fenced", detail)
-
-
-def _sessions(history: History) -> Iterator[Violation]:
-    """Yields which members the coordinator removed for being silent that it had heard from."""
-    for ts_ms, group_id, process, heard_ms, timeout_ms in history.cut_short:
-        detail = f"{process} is removed {ts_ms - heard_ms} ms after it was heard of, and may be silent for {timeout_ms}"
-        yield Violation(ts_ms, group_id, "session cut short", detail)
 
 
 def _callbacks(history: History) -> Iterator[Violation]:

@@ -24,7 +24,7 @@ _RECORD = PLACES["records"]
 #: rebalance (to join, to send SyncGroup, to give partitions up).
 _REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
 #: The end of what is said when a static member is replaced.
-_BEFORE = re.compile(", before member (.+)$")
+BEFORE = re.compile(", before member (.+)$")
 #: Events after which a process reads nothing more, and those that take partitions from it.
 _ENDS = frozenset({"close", "closed", "crash"})
 _TAKES = frozenset({"revoked", "lost"})
@@ -118,11 +118,12 @@ def replacements(decisions: Iterable[Decisions]) -> list[Replaced]:
             row[_TRANSITION["generation"]],
             row[_TRANSITION["group_id"]],
             row[_TRANSITION["cause_api"]],
+            row[_TRANSITION["cause_member_id"]],
         )
         for decided in decisions
         for row in decided.transitions
         if row[_TRANSITION["rule"]] == GroupEvent.STATIC_MEMBER_REPLACED
-        and (found := _BEFORE.search(row[_TRANSITION["reason"]])) is not None
+        and (found := BEFORE.search(row[_TRANSITION["reason"]])) is not None
     ]
 
 

@@ -155,6 +155,25 @@ def _take_heartbeats_of_any_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_apis, "_KINDS", kinds)
 
 
+def _tell_who_is_fenced_to_join_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    validate = ClassicGroup.validate_member
+
+    def milder(self: ClassicGroup, member_id: str, group_instance_id: str | None) -> None:
+        try:
+            validate(self, member_id, group_instance_id)
+        except ApiError as error:
+            raise ApiError(Errors.UNKNOWN_MEMBER_ID) from error
+
+    monkeypatch.setattr(ClassicGroup, "validate_member", milder)
+
+
+def _let_no_consumer_member_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: heartbeat.ConsumerHeartbeat) -> None:
+        raise ApiError(Errors.UNKNOWN_MEMBER_ID)
+
+    monkeypatch.setattr(heartbeat.ConsumerHeartbeat, "_leave", refuse)
+
+
 def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = VirtualTimeShard.load
 
@@ -242,6 +261,9 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
         (_remove_members_that_wait_for_others, "slow-callbacks", {"session cut short"}),
         (_take_heartbeats_of_any_epoch, "misbehaving", {"not fenced"}),
         (_take_heartbeats_of_any_generation, "misbehaving", {"not fenced"}),
+        (_tell_who_is_fenced_to_join_again, "surge-deploy", {"not fenced"}),
+        # Its partitions have no owner until its session is over, and then they have one.
+        (_let_no_consumer_member_leave, "rolling-deploy", {"wrongly refused"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],

@@ -1,0 +1,149 @@
+"""Whether the coordinator keeps to what it told members: that they are members, and of which generation or epoch.
+
+It is neither to take requests of others nor to refuse theirs. Told from its answers, and from whom it has removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from coordinator_udf.groups.decisions import PLACES, Decisions
+from coordinator_udf.groups.model.classic_states import GroupEvent
+from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.simulation.coordinator import Answered, is_accepted
+from coordinator_udf.simulation.history import History, NumberTaken, WronglyRefused
+from coordinator_udf.simulation.measures import BEFORE
+from coordinator_udf.simulation.plan import WorldPlan
+
+_TRANSITION = PLACES["transitions"]
+#: The fields in which members tell their generation or epoch.
+_NUMBERS = {
+    "Heartbeat": "generationId",
+    "SyncGroup": "generationId",
+    "OffsetCommit": "generationIdOrMemberEpoch",
+    "ConsumerGroupHeartbeat": "memberEpoch",
+}
+#: What only those are told that are no members, or not as they say.
+_TO_OTHERS = frozenset(
+    {
+        Errors.UNKNOWN_MEMBER_ID,
+        Errors.ILLEGAL_GENERATION,
+        Errors.FENCED_INSTANCE_ID,
+        Errors.FENCED_MEMBER_EPOCH,
+        Errors.STALE_MEMBER_EPOCH,
+    }
+)
+
+
+class _Told(NamedTuple):
+    """The generation or epoch that a member was told last, and the one before it.
+
+    Attributes:
+        is_refused: whether it was told since that it is no member, or not as it says.
+    """
+
+    number: int
+    before: int
+    is_refused: bool = False
+
+
+class ToldMemberships:
+    """The memberships that a world's members were told of and that have not ended, by member ids.
+
+    A generation is told to all members as it begins, and an epoch to its member, so that nothing else is to be taken of
+    them, but for an epoch's predecessor: the answer that told the epoch may have been lost (KIP-848).
+    """
+
+    def __init__(self, plan: WorldPlan, decisions: Sequence[Decisions], history: History) -> None:
+        """Makes it for a world in which nobody was told anything; the coordinator adds to its decisions."""
+        self._decisions = decisions
+        self._seen = 0
+        self._history = history
+        self._told: dict[str, _Told] = {}
+        kip_848 = {member.group_id for member in plan.members if member.is_kip_848}
+        #: As such a group becomes classic, its generation is one that none of its members was told.
+        self._mixed = kip_848 & {member.group_id for member in plan.members if not member.is_kip_848}
+
+    def look(self) -> None:
+        """Looks whose membership has ended."""
+        for decided in self._decisions[self._seen :]:
+            for row in decided.transitions:
+                rule, members, member_id = (row[_TRANSITION[name]] for name in ("rule", "members", "cause_member_id"))
+                if members is not None or rule == GroupEvent.MEMBER_ADDED:
+                    continue
+                if rule == GroupEvent.STATIC_MEMBER_REPLACED:
+                    found = BEFORE.search(row[_TRANSITION["reason"]])
+                    member_id = found[1] if found is not None else None
+                self._told.pop(member_id, None)
+        self._seen = len(self._decisions)
+
+    def hear(self, answer: Answered) -> None:
+        """Takes note of an answer that the coordinator has for a member."""
+        request, body = answer.request, answer.body
+        for member_id, code in _codes(request, body):
+            told = self._told.get(member_id)
+            if told is not None and not told.is_refused and code not in {Errors.NONE, Errors.REBALANCE_IN_PROGRESS}:
+                self._refuse(answer, member_id, told, code)
+        if request.api == "JoinGroup":
+            if body["errorCode"] == Errors.NONE:
+                self._told[body["memberId"]] = _Told(body["generationId"], body["generationId"])
+        elif request.api in _NUMBERS and is_accepted(answer):
+            self._take(answer)
+            if request.api == "ConsumerGroupHeartbeat":
+                self._tell(request.body["memberId"], body["memberEpoch"])
+
+    def _refuse(self, answer: Answered, member_id: str, told: _Told, code: int) -> None:
+        request, number = answer.request, _number(answer.request)
+        group_id = request.body["groupId"]
+        if code in _TO_OTHERS and (number is None or number == told.number) and group_id not in self._mixed:
+            refused = WronglyRefused(answer.ts_ms, group_id, answer.connection.member, request.api, Errors(code).name)
+            self._history.wrongly_refused.append(refused)
+        if request.api != "OffsetCommit":
+            self._told[member_id] = told._replace(is_refused=True)
+
+    def _take(self, answer: Answered) -> None:
+        request, number = answer.request, _number(answer.request)
+        told = self._told.get(request.body["memberId"])
+        # Who joins, or leaves, has none. With members of KIP-848 a commit may be of an older epoch, since which it has
+        # the partition.
+        if told is None or number is None or (request.api == "OffsetCommit" and told.before != told.number):
+            return
+        if number not in {told.number, told.before}:
+            group_id, process = request.body["groupId"], answer.connection.member
+            taken = NumberTaken(answer.ts_ms, group_id, process, request.api, number, told.number)
+            self._history.numbers_taken.append(taken)
+
+    def _tell(self, member_id: str, epoch: int) -> None:
+        told = self._told.get(member_id)
+        if epoch <= 0:
+            self._told.pop(member_id, None)
+        elif told is None:
+            self._told[member_id] = _Told(epoch, 0)
+        else:
+            self._told[member_id] = _Told(epoch, told.before if epoch == told.number else told.number)
+
+    def begin_anew(self) -> None:
+        """Forgets all: a coordinator that is loaded may know less than was told (a generation that wasn't stored)."""
+        self._told.clear()
+
+
+def _number(request: Request) -> int | None:
+    """Returns the generation or epoch that a request tells; None if none."""
+    number: int = request.body[_NUMBERS[request.api]] if request.api in _NUMBERS else 0
+    return number if number > 0 else None
+
+
+def _codes(request: Request, body: Any) -> Iterator[tuple[str, int]]:
+    """Yields what a request is answered, with whose member it is for."""
+    match request.api:
+        case "LeaveGroup":
+            for one in body["members"]:
+                yield one["memberId"], body["errorCode"] or one["errorCode"]
+        case "OffsetCommit":
+            for topic in body["topics"]:
+                for place in topic["partitions"]:
+                    yield request.body["memberId"], place["errorCode"]
+        case "JoinGroup" | "SyncGroup" | "Heartbeat" | "ConsumerGroupHeartbeat":
+            yield request.body["memberId"], body["errorCode"]
