@@ -7,9 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from coordinator_udf.groups.decisions import PLACES
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.violation import Violation
 
+_TRANSITION = PLACES["transitions"]
+_BEGUN = "ts", "group_id", "from_state", "to_state", "generation"
 #: What records call the number that only rises, by their type.
 _RISING = {
     "GroupMetadata": "generation",
@@ -26,6 +30,7 @@ def falling_numbers(history: History) -> Iterator[Violation]:
     ended_ms: dict[str, list[int]] = defaultdict(list)
     yield from _recorded(history, ended_ms)
     yield from _told(history, ended_ms)
+    yield from _begun(history, ended_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +96,23 @@ def _told(history: History, ended_ms: dict[str, list[int]]) -> Iterator[Violatio
             detail = f"{one.process} is told {one.number} after {before}"
             yield Violation(one.ts_ms, one.group_id, "falling number", detail)
         last[one.process] = one.ts_ms, one.number
+
+
+def _begun(history: History, ended_ms: dict[str, list[int]]) -> Iterator[Violation]:
+    """Yields the generations that begin with a number that one before them had, which their members would share.
+
+    A coordinator that is loaded begins one again that wasn't stored.
+    """
+    last: dict[str, tuple[int, int]] = {}
+    for decided in history.decisions:
+        for row in decided.transitions:
+            ts_ms, group_id, from_state, to_state, generation = (row[_TRANSITION[name]] for name in _BEGUN)
+            if from_state != to_state == ClassicGroupState.COMPLETING_REBALANCE:
+                before_ms, before = last.get(group_id, (ts_ms, generation - 1))
+                ends = ended_ms.get(group_id, ())
+                if generation <= before and bisect_right(ends, ts_ms) == bisect_right(ends, before_ms):
+                    detail = f"generation {generation} begins after generation {before}"
+                    yield Violation(ts_ms, group_id, "falling number", detail)
+                last[group_id] = ts_ms, generation
+            elif row[_TRANSITION["rule"]] in {GroupEvent.UNLOADED, GroupEvent.LOADED}:
+                last.pop(group_id, None)

@@ -10,12 +10,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from coordinator_udf.groups.decisions import PLACES, Decisions
-from coordinator_udf.members.config import METADATA_MAX_AGE_MS
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
-from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.simulation.plan import WorldPlan
-from coordinator_udf.simulation.short_polls import groups_of_short_polls
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
@@ -249,6 +245,7 @@ class History:
         quiet_ms: how long members may take to be stable from then on; None: up to the end.
         loses_connections: whether connections get lost at random, up to the end.
         short_polls: the groups that may wait for members whose polls are too short for their pattern.
+        longest_stays_ms: for how long processes may be in their groups from when on their applications stand still.
         known_partitions: how many partitions of each topic a process knows of at the end, however old its metadata is.
     """
 
@@ -290,6 +287,7 @@ class History:
     quiet_ms: int | None = None
     loses_connections: bool = False
     short_polls: frozenset[str] = frozenset()
+    longest_stays_ms: dict[str, int] = field(default_factory=dict)
     known_partitions: dict[str, dict[str, int]] = field(default_factory=dict)
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
     _unsettled_since_ms: dict[str, int] = field(default_factory=dict)
@@ -357,42 +355,3 @@ class History:
     def count(self, api: str, number: int = 1) -> None:
         """Counts requests."""
         self.requests[api] = self.requests.get(api, 0) + number
-
-
-def history_of(plan: WorldPlan) -> History:
-    """Returns the history of a world in which nothing has happened."""
-    return History(
-        plan.start_ms + plan.begin_ms,
-        plan.start_ms + plan.end_ms,
-        plan.partitions_at_end(),
-        misbehaving=frozenset(member.name for member in plan.members if member.habit is not None),
-        kip_848=frozenset(member.name for member in plan.members if member.is_kip_848),
-        retention_ms=Settings.from_kafka(plan.settings).offsets_retention_ms,
-        deleted=[(plan.start_ms + one.at_ms, one.name) for one in plan.topics if one.partitions == 0],
-        made_again=[(plan.start_ms + at_ms, name) for at_ms, name in plan.topics_made_again()],
-        classic_max_size=int(plan.settings.get("group.max.size", NO_LIMIT)),
-        consumer_max_size=int(plan.settings.get("group.consumer.max.size", NO_LIMIT)),
-        quiet_from_ms=plan.start_ms + plan.last_fault_ms(),
-        quiet_ms=plan.quiet_ms,
-        loses_connections=plan.network.loss > 0,
-        short_polls=groups_of_short_polls(plan),
-        known_partitions=_known_partitions(plan),
-    )
-
-
-def _known_partitions(plan: WorldPlan) -> dict[str, dict[str, int]]:
-    """Returns how many partitions processes know of in any case that needn't know yet how topics grew by the end.
-
-    A classic member hears of that when its metadata is too old, and then has as long as all have to be stable. What was
-    deleted meanwhile it may have heard of, by its fetches, and not that it was made again.
-    """
-    known = {}
-    changes_ms = [time_ms - plan.start_ms for time_ms in plan.topics_changed_ms()]
-    changed_ms = max(changes_ms, default=0)
-    for member in plan.members if changed_ms > 0 else ():
-        age_ms = int(member.properties.get("metadata.max.age.ms", METADATA_MAX_AGE_MS))
-        since_ms = max(0, plan.end_ms - age_ms - (plan.quiet_ms or 0))
-        if not member.is_kip_848 and changed_ms > since_ms:
-            counts = [plan.partitions_at(time_ms) for time_ms in (since_ms, *changes_ms) if time_ms >= since_ms]
-            known[member.name] = {topic: min(one.get(topic, 0) for one in counts) for topic in counts[0]}
-    return known

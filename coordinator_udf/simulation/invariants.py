@@ -35,6 +35,7 @@ from coordinator_udf.simulation.history import (
     TurnedAway,
 )
 from coordinator_udf.simulation.ownership import Owners
+from coordinator_udf.simulation.poll_intervals import kept_too_long
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.short_polls import SHORT_POLL
 from coordinator_udf.simulation.type_changes import TypeChanges
@@ -85,6 +86,7 @@ def violations(history: History) -> list[Violation]:
         *_two_owners(history),
         *not_fenced(history),
         *ended_without_cause(history),
+        *kept_too_long(history),
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),

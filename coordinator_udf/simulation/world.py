@@ -34,7 +34,8 @@ from coordinator_udf.simulation.coordinator import MemberIds, SimulatedCoordinat
 from coordinator_udf.simulation.deadlines import Deadlines
 from coordinator_udf.simulation.delivery import Delivery
 from coordinator_udf.simulation.hangs import Hangs
-from coordinator_udf.simulation.history import ApplicationEvent, History, history_of
+from coordinator_udf.simulation.history import ApplicationEvent, History
+from coordinator_udf.simulation.history_of_plan import history_of
 from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.measures import conclude
 from coordinator_udf.simulation.metadata_requests import MetadataRequests

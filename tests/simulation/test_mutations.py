@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from coordinator_udf.groups.classic import heartbeat_leave, join
+from coordinator_udf.groups.classic import heartbeat_leave, join, rebalance
 from coordinator_udf.groups.consumer import change, heartbeat, membership
 from coordinator_udf.groups.consumer.change import Change
 from coordinator_udf.groups.consumer.reconcile import Goal, reconcile
@@ -174,6 +174,30 @@ def _let_no_consumer_member_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat.ConsumerHeartbeat, "_leave", refuse)
 
 
+def _begin_generations_with_the_same_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = rebalance._begin_generation
+
+    def anew(ctx: Any, group: ClassicGroup, *arguments: Any) -> None:
+        group.generation_id = max(0, group.generation_id - 1)
+        begin(ctx, group, *arguments)
+
+    monkeypatch.setattr(rebalance, "_begin_generation", anew)
+
+
+def _stay_when_a_classic_application_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HeartbeatTimers, "is_poll_interval_over", lambda _: False)
+
+
+def _stay_when_a_consumer_application_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    poll = HeartbeatRequestManager.poll
+
+    def patient(self: HeartbeatRequestManager, *arguments: Any) -> Any:
+        self.poll_timer.reset(10**9)
+        return poll(self, *arguments)
+
+    monkeypatch.setattr(HeartbeatRequestManager, "poll", patient)
+
+
 def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = VirtualTimeShard.load
 
@@ -264,6 +288,9 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
         (_tell_who_is_fenced_to_join_again, "surge-deploy", {"not fenced"}),
         # Its partitions have no owner until its session is over, and then they have one.
         (_let_no_consumer_member_leave, "rolling-deploy", {"wrongly refused"}),
+        (_begin_generations_with_the_same_number, "rolling-deploy", {"falling number"}),
+        (_stay_when_a_classic_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
+        (_stay_when_a_consumer_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],
