@@ -246,6 +246,8 @@ class History:
         loses_connections: whether connections get lost at random, up to the end.
         short_polls: the groups that may wait for members whose polls are too short for their pattern.
         longest_stays_ms: for how long processes may be in their groups from when on their applications stand still.
+        longest_session_ms: the longest session that one of its classic members may have.
+        with_static_members: the groups that have static members.
         known_partitions: how many partitions of each topic a process knows of at the end, however old its metadata is.
     """
 
@@ -288,6 +290,8 @@ class History:
     loses_connections: bool = False
     short_polls: frozenset[str] = frozenset()
     longest_stays_ms: dict[str, int] = field(default_factory=dict)
+    longest_session_ms: int = 0
+    with_static_members: frozenset[str] = frozenset()
     known_partitions: dict[str, dict[str, int]] = field(default_factory=dict)
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
     _unsettled_since_ms: dict[str, int] = field(default_factory=dict)

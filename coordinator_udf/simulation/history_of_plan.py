@@ -12,6 +12,7 @@ from coordinator_udf.simulation.short_polls import groups_of_short_polls
 
 def history_of(plan: WorldPlan) -> History:
     """Returns the history of a world in which nothing has happened."""
+    sessions_ms = [member.config().session_timeout_ms for member in plan.members if not member.is_kip_848]
     return History(
         plan.start_ms + plan.begin_ms,
         plan.start_ms + plan.end_ms,
@@ -28,6 +29,8 @@ def history_of(plan: WorldPlan) -> History:
         loses_connections=plan.network.loss > 0,
         short_polls=groups_of_short_polls(plan),
         longest_stays_ms=longest_stays_ms(plan),
+        longest_session_ms=max(sessions_ms, default=0),
+        with_static_members=frozenset(one.group_id for one in plan.members if "group.instance.id" in one.properties),
         known_partitions=_known_partitions(plan),
     )
 

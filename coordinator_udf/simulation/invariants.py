@@ -34,6 +34,7 @@ from coordinator_udf.simulation.history import (
     Replaced,
     TurnedAway,
 )
+from coordinator_udf.simulation.join_phases import waits_for_nobody
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.poll_intervals import kept_too_long
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
@@ -87,6 +88,7 @@ def violations(history: History) -> list[Violation]:
         *not_fenced(history),
         *ended_without_cause(history),
         *kept_too_long(history),
+        *waits_for_nobody(history),
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history),

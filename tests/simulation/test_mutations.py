@@ -198,6 +198,10 @@ def _stay_when_a_consumer_application_stands_still(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(HeartbeatRequestManager, "poll", patient)
 
 
+def _wait_on_when_the_last_missing_member_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat_leave, "maybe_complete_join", lambda *_: None)
+
+
 def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = VirtualTimeShard.load
 
@@ -291,6 +295,7 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
         (_begin_generations_with_the_same_number, "rolling-deploy", {"falling number"}),
         (_stay_when_a_classic_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
         (_stay_when_a_consumer_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
+        (_wait_on_when_the_last_missing_member_leaves, "slow-consumer", {"waited for nobody"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],
