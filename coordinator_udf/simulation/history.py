@@ -247,6 +247,7 @@ class History:
         short_polls: the groups that may wait for members whose polls are too short for their pattern.
         longest_stays_ms: for how long processes may be in their groups from when on their applications stand still.
         longest_session_ms: the longest session that one of its classic members may have.
+        even_groups: the groups whose members are to have equal shares, with whether of each topic.
         with_static_members: the groups that have static members.
         known_partitions: how many partitions of each topic a process knows of at the end, however old its metadata is.
     """
@@ -291,6 +292,7 @@ class History:
     short_polls: frozenset[str] = frozenset()
     longest_stays_ms: dict[str, int] = field(default_factory=dict)
     longest_session_ms: int = 0
+    even_groups: dict[str, bool] = field(default_factory=dict)
     with_static_members: frozenset[str] = frozenset()
     known_partitions: dict[str, dict[str, int]] = field(default_factory=dict)
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from coordinator_udf.simulation.history import NO_LIMIT, History
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.poll_intervals import longest_stays_ms
 from coordinator_udf.simulation.short_polls import groups_of_short_polls
+from coordinator_udf.simulation.uneven import even_groups
 
 
 def history_of(plan: WorldPlan) -> History:
@@ -30,6 +31,7 @@ def history_of(plan: WorldPlan) -> History:
         short_polls=groups_of_short_polls(plan),
         longest_stays_ms=longest_stays_ms(plan),
         longest_session_ms=max(sessions_ms, default=0),
+        even_groups=even_groups(plan),
         with_static_members=frozenset(one.group_id for one in plan.members if "group.instance.id" in one.properties),
         known_partitions=_known_partitions(plan),
     )

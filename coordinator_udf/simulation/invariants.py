@@ -40,6 +40,7 @@ from coordinator_udf.simulation.poll_intervals import kept_too_long
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.short_polls import SHORT_POLL
 from coordinator_udf.simulation.type_changes import TypeChanges
+from coordinator_udf.simulation.uneven import uneven
 from coordinator_udf.simulation.unsettled import unsettled
 from coordinator_udf.simulation.violation import Violation
 
@@ -94,6 +95,7 @@ def violations(history: History) -> list[Violation]:
         *_commits(history),
         *deleted_too_early(history),
         *unsettled(history, without_place),
+        *uneven(history, without_place),
         *full.violations(),
         *failures.violations,
         *_waiting(history, full, failures.too_early | without_place),

@@ -21,27 +21,32 @@ def unsettled(history: History, without_place: AbstractSet[str]) -> Iterator[Vio
     Args:
         without_place: the processes whose group is full: what only they want needs no owner.
     """
-    owners: dict[str, Owners] = defaultdict(Owners)
-    groups: dict[str, set[str]] = defaultdict(set)
-    for event in history.events:
-        if event.event == "start":
-            groups[event.group_id].add(event.process)
-        elif event.event in {"crash", "close", "closed"}:
-            groups[event.group_id].discard(event.process)
-        owners[event.group_id].take(event)
     # Whoever waits for a lost answer has what it had, for it hasn't heard that it is another's; that is told by itself.
     lost = frozenset(one.process for one in history.waiting if one.for_lost_join)
     # Nor does anybody have what was given to one that isn't told that it has joined.
     untold = {one.group_id for one in history.waiting} & history.short_polls
-    for group_id, alive in groups.items():
-        wanted = {topic for process in alive - without_place for topic in _wanted(history, process)}
+    for group_id, (alive, owners) in living_owners(history).items():
+        wanted = {topic for process in alive - without_place for topic in wanted_topics(history, process)}
         known = [history.known_partitions[process] for process in sorted(alive) if process in history.known_partitions]
         if group_id in untold:
             known.append({})
-        yield from _badly_owned(history, group_id, owners[group_id], sorted(wanted), known=known, lost=lost)
+        yield from _badly_owned(history, group_id, owners, sorted(wanted), known=known, lost=lost)
 
 
-def _wanted(history: History, process: str) -> set[str]:
+def living_owners(history: History) -> dict[str, tuple[set[str], Owners]]:
+    """Returns of each group the processes that live at a world's end, and who owns what."""
+    groups: dict[str, tuple[set[str], Owners]] = defaultdict(lambda: (set(), Owners()))
+    for event in history.events:
+        alive, owners = groups[event.group_id]
+        if event.event == "start":
+            alive.add(event.process)
+        elif event.event in {"crash", "close", "closed"}:
+            alive.discard(event.process)
+        owners.take(event)
+    return groups
+
+
+def wanted_topics(history: History, process: str) -> set[str]:
     """Returns the topics of those that there are at the end that a process has subscribed to."""
     match history.subscribed.get(process):
         case Subscribe(topics):

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.assignors.uniform import UniformAssignor
 from coordinator_udf.groups.classic import heartbeat_leave, join, rebalance
 from coordinator_udf.groups.consumer import change, heartbeat, membership
 from coordinator_udf.groups.consumer.change import Change
@@ -202,6 +203,25 @@ def _wait_on_when_the_last_missing_member_leaves(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(heartbeat_leave, "maybe_complete_join", lambda *_: None)
 
 
+def _give_one_member_of_two_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    assign = UniformAssignor.assign
+
+    def to_first(self: UniformAssignor, spec: Any) -> Any:
+        given = assign(self, spec)
+        first, second, *_ = sorted([*given, "", ""], reverse=True)
+        if second:
+            both = given[first], given[second]
+            ids = {topic_id for target in both for topic_id in target}
+            given = {
+                **given,
+                first: {one: tuple(sorted(n for it in both for n in it.get(one, ()))) for one in ids},
+                second: {},
+            }
+        return given
+
+    monkeypatch.setattr(UniformAssignor, "assign", to_first)
+
+
 def _load_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = VirtualTimeShard.load
 
@@ -296,6 +316,7 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
         (_stay_when_a_classic_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
         (_stay_when_a_consumer_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
         (_wait_on_when_the_last_missing_member_leaves, "slow-consumer", {"waited for nobody"}),
+        (_give_one_member_of_two_all, "rolling-deploy", {"uneven"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],
