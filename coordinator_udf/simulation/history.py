@@ -245,6 +245,7 @@ class History:
         quiet_ms: how long members may take to be stable from then on; None: up to the end.
         loses_connections: whether connections get lost at random, up to the end.
         short_polls: the groups that may wait for members whose polls are too short for their pattern.
+        poll_intervals_ms: max.poll.interval.ms of each process.
         longest_stays_ms: for how long processes may be in their groups from when on their applications stand still.
         longest_session_ms: the longest session that one of its classic members may have.
         even_groups: the groups whose members are to have equal shares, with whether of each topic.
@@ -290,6 +291,7 @@ class History:
     quiet_ms: int | None = None
     loses_connections: bool = False
     short_polls: frozenset[str] = frozenset()
+    poll_intervals_ms: dict[str, int] = field(default_factory=dict)
     longest_stays_ms: dict[str, int] = field(default_factory=dict)
     longest_session_ms: int = 0
     even_groups: dict[str, bool] = field(default_factory=dict)

@@ -13,7 +13,8 @@ from coordinator_udf.simulation.uneven import even_groups
 
 def history_of(plan: WorldPlan) -> History:
     """Returns the history of a world in which nothing has happened."""
-    sessions_ms = [member.config().session_timeout_ms for member in plan.members if not member.is_kip_848]
+    configs = {member.name: member.config() for member in plan.members}
+    sessions_ms = [config.session_timeout_ms for config in configs.values() if config.group_protocol == "classic"]
     return History(
         plan.start_ms + plan.begin_ms,
         plan.start_ms + plan.end_ms,
@@ -29,6 +30,7 @@ def history_of(plan: WorldPlan) -> History:
         quiet_ms=plan.quiet_ms,
         loses_connections=plan.network.loss > 0,
         short_polls=groups_of_short_polls(plan),
+        poll_intervals_ms={name: config.max_poll_interval_ms for name, config in configs.items()},
         longest_stays_ms=longest_stays_ms(plan),
         longest_session_ms=max(sessions_ms, default=0),
         even_groups=even_groups(plan),

@@ -26,6 +26,7 @@ from coordinator_udf.simulation.falling_numbers import falling_numbers
 from coordinator_udf.simulation.fencing import ended_without_cause, not_fenced
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
 from coordinator_udf.simulation.history import (
+    NO_LIMIT,
     ApplicationEvent,
     Commit,
     History,
@@ -128,6 +129,8 @@ class _Excused:
         self._gone: set[str] = set()
         self._removed: dict[str, Removed] = {}
         self._stalled: set[str] = set()
+        self._closes_ms: dict[str, int] = {}
+        self._poll_intervals_ms = history.poll_intervals_ms
         self._is_hearing: set[str] = set()
 
     @staticmethod
@@ -152,6 +155,8 @@ class _Excused:
                     self._removed[process] = happened
         if event.event == "stall":
             self._stalled.add(event.process)
+        elif event.event == "close":
+            self._closes_ms[event.process] = event.ts_ms
         elif event.event == "resume":
             self._stalled.discard(event.process)
         elif event.event == "lost":
@@ -164,6 +169,11 @@ class _Excused:
         if told.number <= 0:
             if self._members.pop(told.process, None) is not None:
                 self._gone.add(told.process)
+                # To close isn't to poll: where an answer is waited for that got lost, the member leaves meanwhile.
+                # When the last poll was isn't known; who closes in order leaves at once.
+                closes_ms = self._closes_ms.get(told.process, told.ts_ms)
+                if told.ts_ms - closes_ms > self._poll_intervals_ms.get(told.process, NO_LIMIT) // 2:
+                    self._stalled.add(told.process)
             return
         self._numbers[told.process] = told.number
         removed = self._removed.get(told.process)
@@ -191,7 +201,7 @@ class _Excused:
 
 
 class _WhyTwo:
-    """Why a partition has two owners. Few worlds have any, so what tells of it is read when there are."""
+    """Why a partition has two owners, or commits of two. Few worlds have any, so what tells of it is read then."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -216,6 +226,12 @@ class _WhyTwo:
         if all(self._crossed.took(other, partition, at_ms, given.ts_ms) for other, at_ms in others):
             return CROSSED_ASSIGNMENT
         return "two owners"
+
+    def kind_of_commit(self, after: Commit) -> str:
+        """Returns the kind of the violation that a process commits less than another one did that has its partition."""
+        if self._crossed.took(after.process, after.partition, _given_ms(self._history, after), after.ts_ms):
+            return CROSSED_ASSIGNMENT
+        return "overtaken commit"
 
 
 def _two_owners(history: History) -> Iterator[Violation]:
@@ -299,6 +315,7 @@ def _named(partitions: Iterable[TopicPartition]) -> str:
 
 def _commits(history: History) -> Iterator[Violation]:
     """Yields commits that were acknowledged, and overtaken by one of an earlier owner or lost."""
+    why = _WhyTwo(history)
     for before, after in history.overtaken:
         if before.process == after.process and after.process in history.misbehaving:
             # It harms itself: the partition is its own.
@@ -311,7 +328,7 @@ def _commits(history: History) -> Iterator[Violation]:
         detail = (
             f"{after.process} committed {after.offset} of {where} after {before.process} had committed {before.offset}"
         )
-        kind = "overtaken commit"
+        kind = why.kind_of_commit(after) if before.process != after.process else "overtaken commit"
         if before.process == after.process and (after.is_late or after.is_retry):
             kind = LATE_COMMIT if after.is_late else OLD_RETRY
         yield Violation(after.ts_ms, after.group_id, kind, detail)

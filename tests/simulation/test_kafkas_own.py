@@ -176,23 +176,29 @@ def test_who_loses_a_connection_just_before_the_end_has_no_time_to_be_stable() -
 
 
 def test_what_a_member_says_that_it_owns_as_it_is_given_more_crosses_what_it_is_to_have_next() -> None:
-    slow = MemberPlan("slow", 1, "g", ("t",), 3_400, _KIP_848, callback_ms=2_700)
+    properties = {**_KIP_848, "auto.commit.interval.ms": 200}
+    slow = MemberPlan("slow", 1, "g", ("t",), 3_400, properties, callback_ms=2_700)
 
     def found(third_ms: int) -> list[Violation]:
-        first, third = MemberPlan("first", 1, "g", ("t",), 1_500, _KIP_848), replace(slow, client_id="third")
+        first, third = MemberPlan("first", 1, "g", ("t",), 1_500, properties), replace(slow, client_id="third")
         plan = _world(first, slow, replace(third, start_ms=third_ms, callback_ms=0), end_ms=60_000)
         settings = SHORT_SESSIONS | {
             "group.consumer.heartbeat.interval.ms": 1_000,
             "group.consumer.min.heartbeat.interval.ms": 1_000,
         }
-        plan = replace(plan, settings=settings, topics=(TopicPlan("t", 12),), network=NetworkPlan((20, 20)))
-        told = violations(World(plan, 1).run())
-        for one in told:
-            assert one.detail.split(" was given to ")[1] == "third/1 and is slow/1's"
-        return told
+        plan = replace(
+            plan, settings=settings, topics=(TopicPlan("t", 12, records_s=5.0),), network=NetworkPlan((20, 20))
+        )
+        return violations(World(plan, 1).run())
 
     # The callback of its first assignment, which is empty, ends at 6.2 s; it has heard of its next one at 4.5 s.
-    assert {one.kind for one in found(6_000)} == {CROSSED_ASSIGNMENT}
+    told = found(6_000)
+    assert {one.kind for one in told} == {CROSSED_ASSIGNMENT}
+    assert {one.detail.split(" was given to ")[-1] for one in told[:2]} == {"third/1 and is slow/1's"}
+    # Both commit, and what is committed falls.
+    assert [one.detail for one in told[2:]] == [
+        f"slow/1 committed 45 of t-{number} after third/1 had committed 59" for number in (10, 11)
+    ]
     # Later than that the coordinator waits until it has given up what is another's.
     assert found(15_000) == []
 
@@ -290,3 +296,31 @@ def test_partitions_that_came_while_a_static_leader_was_away_have_no_owner(*, is
     without_owner = [violation.detail for violation in violations(World(plan, 1).run())]
     expected = [f"t-{number} has 0 owners at the end (none)" for number in range(4, 8)]
     assert without_owner == (expected if is_static else [])
+
+
+def test_a_member_leaves_while_its_close_waits_for_a_commit_that_got_lost() -> None:
+    # The commit is lost with the cut, and waited for as long as a close may take (30 s).
+    closing = MemberPlan(
+        "closing",
+        1,
+        "g",
+        ("t",),
+        0,
+        {**_KIP_848, "max.poll.interval.ms": 10_000},
+        close_at_ms=20_100,
+        cuts=(Cut(20_050, 3_000),),
+    )
+    plan = _world(closing, MemberPlan("other", 1, "g", ("t",), 0, _KIP_848), end_ms=90_000)
+    plan = replace(
+        plan,
+        topics=(TopicPlan("t", 2, records_s=5.0),),
+        settings={"group.consumer.heartbeat.interval.ms": 1_000, "group.consumer.min.heartbeat.interval.ms": 1_000},
+    )
+    history = World(plan, 1).run()
+    told = [(one.process, one.event) for one in history.events if one.ts_ms > plan.start_ms + 20_000]
+    assert told[0] == ("closing/1", "close")
+    # Its application has not given up by then what the other is given.
+    assert told.index(("other/1", "assigned")) < told.index(("closing/1", "closed"))
+    assert violations(history) == []
+    history.poll_intervals_ms["closing/1"] = 60_000
+    assert {one.kind for one in violations(history)} == {"two owners"}
