@@ -31,6 +31,9 @@ def _came_back(history: History) -> Iterator[Violation]:
     replaced_ms: dict[str, int] = {}
     for one in history.replacements:
         process, by = history.process_of.get(one.member_id), history.process_of.get(one.by_member_id)
+        if process == by:
+            # It hasn't heard the answer to its first JoinGroup, or has lost its membership.
+            continue
         if by in replaced_ms and not any(by == name and replaced_ms[by] <= ts_ms for ts_ms, name in starts):
             detail = f"{by} has the place of {process}, and had been replaced itself"
             yield Violation(one.ts_ms, one.group_id, "not fenced", detail)

@@ -14,18 +14,24 @@ from coordinator_udf.simulation.history import CutShort, History
 from coordinator_udf.simulation.process import Process
 
 _TRANSITION = PLACES["transitions"]
-#: What begins a session anew whichever protocol its group speaks. A JoinGroup does so with its answer, and not before.
+#: What begins a session anew whichever protocol its group speaks. A JoinGroup does so with its answer, and not before,
+#: and not where that tells a generation again.
 _HEARTBEATS = frozenset({"Heartbeat", "ConsumerGroupHeartbeat"})
 #: What a classic group may take long to answer: who waits for it isn't silent.
 _WAIT = frozenset({"JoinGroup", "SyncGroup"})
 
 
 class _Heard(NamedTuple):
-    """When the coordinator last heard from a process's member, in milliseconds since the epoch."""
+    """When the coordinator last heard from a process's member, in milliseconds since the epoch.
+
+    Attributes:
+        generation: the one that it was told last by the answer to a JoinGroup, if it was.
+    """
 
     member_id: str
     ts_ms: int
     timeout_ms: int
+    generation: int
 
 
 class Sessions:
@@ -71,13 +77,19 @@ class Sessions:
             if is_accepted(answer) and answer.request.body.get("memberEpoch", 0) >= 0:
                 self._begin(answer, answer.request.body["memberId"])
         elif api == "JoinGroup" and answer.body["errorCode"] == Errors.NONE:
-            self._begin(answer, answer.body["memberId"])
+            member_id, generation = answer.body["memberId"], answer.body["generationId"]
+            heard = self._heard.get(process)
+            if heard is None or (heard.member_id, heard.generation) != (member_id, generation):
+                self._begin(answer, member_id, generation)
 
-    def _begin(self, answer: Answered, member_id: str) -> None:
+    def _begin(self, answer: Answered, member_id: str, generation: int | None = None) -> None:
         process = answer.connection.member
         is_kip_848 = answer.request.api == "ConsumerGroupHeartbeat"
         timeout_ms = self._consumer_session_ms if is_kip_848 else self._processes[process].config.session_timeout_ms
-        self._heard[process] = _Heard(member_id, answer.ts_ms, timeout_ms)
+        if generation is None:
+            heard = self._heard.get(process)
+            generation = -1 if heard is None or heard.member_id != member_id else heard.generation
+        self._heard[process] = _Heard(member_id, answer.ts_ms, timeout_ms, generation)
 
     def look(self) -> None:
         """Looks whom the coordinator's timers have just removed."""
