@@ -95,17 +95,28 @@ def _has_kip_848(history: History, group_id: str) -> bool:
 
 def _has_owner(history: History, one: _Deleted) -> bool:
     """Tells whether an application of a group owns a partition, and the coordinator hasn't removed its member."""
-    owners: set[str] = set()
+    owners: dict[str, int] = {}
     for event in history.events:
         if event.group_id != one.group_id or event.ts_ms > one.ts_ms:
             continue
         if event.event == "assigned" and one.partition in event.partitions:
-            owners.add(event.process)
+            owners[event.process] = event.ts_ms
         elif event.event in {"start", "close", "closed", "crash"} or one.partition in event.partitions:
-            owners.discard(event.process)
-    removed = (it for it in (*history.removals, *history.dismissals) if it.ts_ms <= one.ts_ms)
-    owners -= {history.process_of.get(it.member_id, "") for it in removed}
-    return any(_wants(history, process, one.partition.topic) for process in owners)
+            owners.pop(event.process, None)
+    ended = (*history.removals, *history.dismissals, *history.replacements)
+    removed = {(history.process_of.get(it.member_id), it.ts_ms) for it in ended if it.ts_ms <= one.ts_ms}
+    return any(
+        _wants(history, process, one.partition.topic)
+        and _is_member(history, process, one.ts_ms)
+        and not any(name == process and ts_ms >= given_ms for name, ts_ms in removed)
+        for process, given_ms in owners.items()
+    )
+
+
+def _is_member(history: History, process: str, ts_ms: int) -> bool:
+    """Tells whether a process's member has not left by itself, of which its application hears only when it polls."""
+    known = [it.number for it in history.memberships if it.process == process and it.ts_ms <= ts_ms]
+    return bool(known) and known[-1] > 0
 
 
 def _wants(history: History, process: str, topic: str) -> bool:

@@ -16,29 +16,12 @@ def not_fenced(history: History) -> Iterator[Violation]:
             process = history.process_of.get(replaced.member_id, replaced.member_id)
             detail = f"{process} is taken for a member after another process of its instance has its place"
             yield Violation(accepted_ms, replaced.group_id, "not fenced", detail)
-    yield from _came_back(history)
     for ts_ms, group_id, process, api, number, told in history.numbers_taken:
         detail = f"{api} of {process} is taken with the number {number} after it was told {told}"
         yield Violation(ts_ms, group_id, "not fenced", detail)
-
-
-def _came_back(history: History) -> Iterator[Violation]:
-    """Yields which classic static members replaced others after they had been replaced themselves.
-
-    Who is fenced is told so for good (FencedInstanceIdException), and doesn't join again; one of KIP-848 may.
-    """
-    starts = [(event.ts_ms, event.process) for event in history.events if event.event == "start"]
-    replaced_ms: dict[str, int] = {}
-    for one in history.replacements:
-        process, by = history.process_of.get(one.member_id), history.process_of.get(one.by_member_id)
-        if process == by:
-            # It hasn't heard the answer to its first JoinGroup, or has lost its membership.
-            continue
-        if by in replaced_ms and not any(by == name and replaced_ms[by] <= ts_ms for ts_ms, name in starts):
-            detail = f"{by} has the place of {process}, and had been replaced itself"
-            yield Violation(one.ts_ms, one.group_id, "not fenced", detail)
-        if process is not None and process not in history.kip_848:
-            replaced_ms[process] = one.ts_ms
+    for ts_ms, group_id, process, api, error in history.not_told_fenced:
+        detail = f"{api} of {process}, whose instance has another process, is answered {error}"
+        yield Violation(ts_ms, group_id, "not fenced", detail)
 
 
 def ended_without_cause(history: History) -> Iterator[Violation]:

@@ -144,7 +144,7 @@ class NumberTaken(NamedTuple):
 
 
 class WronglyRefused(NamedTuple):
-    """A request that the coordinator refused as if it weren't its member's, with the error."""
+    """A request that the coordinator refused with an error that isn't its member's."""
 
     ts_ms: int
     group_id: str
@@ -158,12 +158,10 @@ class Replaced(Removed, frozen=True):
 
     Attributes:
         by_api: the API by which it did.
-        by_member_id: the member id that it has.
     """
 
     group_id: str
     by_api: str
-    by_member_id: str
 
 
 class TurnedAway(msgspec.Struct, frozen=True):
@@ -227,6 +225,7 @@ class History:
         removals: whom the coordinator's timers removed.
         numbers_taken: which requests of generations and epochs that were over the coordinator took.
         wrongly_refused: which requests of members it refused as if they weren't theirs.
+        not_told_fenced: which requests of replaced static members it refused otherwise than for that.
         cut_short: whom they removed for being silent that wasn't.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
@@ -272,6 +271,7 @@ class History:
     removals: list[Removed] = field(default_factory=list)
     numbers_taken: list[NumberTaken] = field(default_factory=list)
     wrongly_refused: list[WronglyRefused] = field(default_factory=list)
+    not_told_fenced: list[WronglyRefused] = field(default_factory=list)
     cut_short: list[CutShort] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()

@@ -118,7 +118,6 @@ def replacements(decisions: Iterable[Decisions]) -> list[Replaced]:
             row[_TRANSITION["generation"]],
             row[_TRANSITION["group_id"]],
             row[_TRANSITION["cause_api"]],
-            row[_TRANSITION["cause_member_id"]],
         )
         for decided in decisions
         for row in decided.transitions

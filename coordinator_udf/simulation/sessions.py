@@ -79,7 +79,12 @@ class Sessions:
         elif api == "JoinGroup" and answer.body["errorCode"] == Errors.NONE:
             member_id, generation = answer.body["memberId"], answer.body["generationId"]
             heard = self._heard.get(process)
-            if heard is None or (heard.member_id, heard.generation) != (member_id, generation):
+            if self._processes[process].config.group_instance_id is not None and (
+                heard is None or heard.member_id != member_id
+            ):
+                # It has the session timeout of whoever it replaces, if it does, up to its next heartbeat.
+                self._heard.pop(process, None)
+            elif heard is None or (heard.member_id, heard.generation) != (member_id, generation):
                 self._begin(answer, member_id, generation)
 
     def _begin(self, answer: Answered, member_id: str, generation: int | None = None) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from coordinator_udf.groups.decisions import PLACES, Decisions
-from coordinator_udf.groups.model.classic_states import GroupEvent
+from coordinator_udf.groups.decisions import PLACES, Decisions, Row
+from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.coordinator import Answered, is_accepted
@@ -41,9 +41,11 @@ class _Told(NamedTuple):
     """The generation or epoch that a member was told last, and the one before it.
 
     Attributes:
-        is_refused: whether it was told since that it is no member, or not as it says.
+        group_id: the one whose member it is.
+        is_refused: whether it may be told, or was told since, that it is no member, or not as it says.
     """
 
+    group_id: str
     number: int
     before: int
     is_refused: bool = False
@@ -52,8 +54,9 @@ class _Told(NamedTuple):
 class ToldMemberships:
     """The memberships that a world's members were told of and that have not ended, by member ids.
 
-    A generation is told to all members as it begins, and an epoch to its member, so that nothing else is to be taken of
-    them, but for an epoch's predecessor: the answer that told the epoch may have been lost (KIP-848).
+    A generation is told to all members as it begins, but for static ones that stay though they haven't joined, and an
+    epoch to its member. So nothing else is to be taken of them, but for an epoch's predecessor: the answer that told
+    the epoch may have been lost (KIP-848).
     """
 
     def __init__(self, plan: WorldPlan, decisions: Sequence[Decisions], history: History) -> None:
@@ -62,6 +65,8 @@ class ToldMemberships:
         self._seen = 0
         self._history = history
         self._told: dict[str, _Told] = {}
+        #: Of classic static members that were replaced, who has their place, by member ids.
+        self._replaced: dict[str, str] = {}
         kip_848 = {member.group_id for member in plan.members if member.is_kip_848}
         #: As such a group becomes classic, its generation is one that none of its members was told.
         self._mixed = kip_848 & {member.group_id for member in plan.members if not member.is_kip_848}
@@ -70,29 +75,46 @@ class ToldMemberships:
         """Looks whose membership has ended."""
         for decided in self._decisions[self._seen :]:
             for row in decided.transitions:
-                rule, members, member_id = (row[_TRANSITION[name]] for name in ("rule", "members", "cause_member_id"))
-                if members is not None or rule == GroupEvent.MEMBER_ADDED:
-                    continue
-                if rule == GroupEvent.STATIC_MEMBER_REPLACED:
-                    found = BEFORE.search(row[_TRANSITION["reason"]])
-                    member_id = found[1] if found is not None else None
-                self._told.pop(member_id, None)
+                self._end(row)
         self._seen = len(self._decisions)
+
+    def _end(self, row: Row) -> None:
+        rule, members, member_id = (row[_TRANSITION[name]] for name in ("rule", "members", "cause_member_id"))
+        if members is not None:
+            if row[_TRANSITION["to_state"]] == ClassicGroupState.COMPLETING_REBALANCE:
+                self._begin(row[_TRANSITION["group_id"]])
+        elif rule == GroupEvent.STATIC_MEMBER_REPLACED:
+            found = BEFORE.search(row[_TRANSITION["reason"]])
+            before = "" if found is None else found[1]
+            self._told.pop(before, None)
+            if row[_TRANSITION["cause_api"]] == "JoinGroup" and row[_TRANSITION["group_id"]] not in self._mixed:
+                self._replaced[before] = member_id
+        elif rule != GroupEvent.MEMBER_ADDED:
+            self._told.pop(member_id, None)
+
+    def _begin(self, group_id: str) -> None:
+        """Takes note of a generation, whose members are told so next: static ones that haven't joined aren't."""
+        if group_id in self._history.with_static_members:
+            for member_id, told in self._told.items():
+                if told.group_id == group_id:
+                    self._told[member_id] = told._replace(is_refused=True)
 
     def hear(self, answer: Answered) -> None:
         """Takes note of an answer that the coordinator has for a member."""
         request, body = answer.request, answer.body
-        for member_id, code in _codes(request, body):
+        for member_id, code in dict(_codes(request, body)).items():
+            self._look_at_replaced(answer, member_id, code)
             told = self._told.get(member_id)
             if told is not None and not told.is_refused and code not in {Errors.NONE, Errors.REBALANCE_IN_PROGRESS}:
                 self._refuse(answer, member_id, told, code)
         if request.api == "JoinGroup":
             if body["errorCode"] == Errors.NONE:
-                self._told[body["memberId"]] = _Told(body["generationId"], body["generationId"])
+                generation = body["generationId"]
+                self._told[body["memberId"]] = _Told(request.body["groupId"], generation, generation)
         elif request.api in _NUMBERS and is_accepted(answer):
             self._take(answer)
             if request.api == "ConsumerGroupHeartbeat":
-                self._tell(request.body["memberId"], body["memberEpoch"])
+                self._tell(request, body["memberEpoch"])
 
     def _refuse(self, answer: Answered, member_id: str, told: _Told, code: int) -> None:
         request, number = answer.request, _number(answer.request)
@@ -100,33 +122,49 @@ class ToldMemberships:
         if code in _TO_OTHERS and (number is None or number == told.number) and group_id not in self._mixed:
             refused = WronglyRefused(answer.ts_ms, group_id, answer.connection.member, request.api, Errors(code).name)
             self._history.wrongly_refused.append(refused)
-        if request.api != "OffsetCommit":
+        # Who isn't let into a full group as it joins again is out.
+        if request.api != "OffsetCommit" and (code in _TO_OTHERS or code == Errors.GROUP_MAX_SIZE_REACHED):
             self._told[member_id] = told._replace(is_refused=True)
+
+    def _look_at_replaced(self, answer: Answered, member_id: str, code: int) -> None:
+        """Looks whether a static member that was replaced is told so, and not to join again."""
+        request, by = answer.request, self._replaced.get(member_id)
+        if by is None or code != Errors.UNKNOWN_MEMBER_ID or not request.body.get("groupInstanceId"):
+            return
+        while by in self._replaced:
+            by = self._replaced[by]
+        if by in self._told:
+            group_id, process = request.body["groupId"], answer.connection.member
+            refused = WronglyRefused(answer.ts_ms, group_id, process, request.api, Errors(code).name)
+            self._history.not_told_fenced.append(refused)
 
     def _take(self, answer: Answered) -> None:
         request, number = answer.request, _number(answer.request)
         told = self._told.get(request.body["memberId"])
-        # Who joins, or leaves, has none. With members of KIP-848 a commit may be of an older epoch, since which it has
-        # the partition.
-        if told is None or number is None or (request.api == "OffsetCommit" and told.before != told.number):
+        # Who joins, or leaves, has none.
+        if told is None or number is None:
             return
-        if number not in {told.number, told.before}:
+        # A commit of KIP-848 may be of an older epoch, since which its member has the partition.
+        is_older = request.api == "OffsetCommit" and told.before != told.number and number < told.number
+        if number not in {told.number, told.before} and not is_older:
             group_id, process = request.body["groupId"], answer.connection.member
             taken = NumberTaken(answer.ts_ms, group_id, process, request.api, number, told.number)
             self._history.numbers_taken.append(taken)
 
-    def _tell(self, member_id: str, epoch: int) -> None:
+    def _tell(self, request: Request, epoch: int) -> None:
+        group_id, member_id, asked = (request.body[name] for name in ("groupId", "memberId", "memberEpoch"))
         told = self._told.get(member_id)
         if epoch <= 0:
             self._told.pop(member_id, None)
         elif told is None:
-            self._told[member_id] = _Told(epoch, 0)
+            self._told[member_id] = _Told(group_id, epoch, max(asked, 0))
         else:
-            self._told[member_id] = _Told(epoch, told.before if epoch == told.number else told.number)
+            self._told[member_id] = _Told(group_id, epoch, told.before if epoch == told.number else told.number)
 
     def begin_anew(self) -> None:
         """Forgets all: a coordinator that is loaded may know less than was told (a generation that wasn't stored)."""
         self._told.clear()
+        self._replaced.clear()
 
 
 def _number(request: Request) -> int | None:
