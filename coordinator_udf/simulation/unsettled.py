@@ -22,7 +22,8 @@ def unsettled(history: History, without_place: AbstractSet[str]) -> Iterator[Vio
         without_place: the processes whose group is full: what only they want needs no owner.
     """
     # Whoever waits for a lost answer has what it had, for it hasn't heard that it is another's; that is told by itself.
-    lost = frozenset(one.process for one in history.waiting if one.for_lost_join)
+    # So has who was put out of a full group, and polls on.
+    lost = frozenset(one.process for one in history.waiting if one.for_lost_join) | without_place
     # Nor does anybody have what was given to one that isn't told that it has joined.
     untold = {one.group_id for one in history.waiting} & history.short_polls
     for group_id, (alive, owners) in living_owners(history).items():
@@ -72,7 +73,7 @@ def _badly_owned(
 
     Args:
         known: how many partitions members know of that may have old metadata: those that came since need no owner yet.
-        lost: the processes that wait for the lost answer to a JoinGroup.
+        lost: the processes that wait for the lost answer to a JoinGroup, and those without a place.
     """
     for topic in topics:
         known_by_all = min((of_one.get(topic, 0) for of_one in known), default=history.partitions[topic])
