@@ -38,9 +38,10 @@ _TO_OTHERS = frozenset(
 
 
 class _Told(NamedTuple):
-    """The generation or epoch that a member was told last, and the one before it.
+    """The generation or epoch that a member was told last, and the one before it: of a generation itself.
 
     Attributes:
+        before: -1 where an epoch isn't known, because the coordinator was loaded since.
         group_id: the one whose member it is.
         is_refused: whether it may be told, or was told since, that it is no member, or not as it says.
     """
@@ -145,8 +146,8 @@ class ToldMemberships:
         if told is None or number is None:
             return
         # A commit of KIP-848 may be of an older epoch, since which its member has the partition.
-        is_older = request.api == "OffsetCommit" and told.before != told.number and number < told.number
-        if number not in {told.number, told.before} and not is_older:
+        may_be_older = told.before < 0 or (request.api == "OffsetCommit" and told.before != told.number)
+        if number not in {told.number, told.before} and not (may_be_older and number < told.number):
             group_id, process = request.body["groupId"], answer.connection.member
             taken = NumberTaken(answer.ts_ms, group_id, process, request.api, number, told.number)
             self._history.numbers_taken.append(taken)
@@ -157,7 +158,7 @@ class ToldMemberships:
         if epoch <= 0:
             self._told.pop(member_id, None)
         elif told is None:
-            self._told[member_id] = _Told(group_id, epoch, max(asked, 0))
+            self._told[member_id] = _Told(group_id, epoch, -1 if asked == epoch else max(asked, 0))
         else:
             self._told[member_id] = _Told(group_id, epoch, told.before if epoch == told.number else told.number)
 

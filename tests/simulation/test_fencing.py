@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
+from coordinator_udf.members.outputs import Request
+from coordinator_udf.simulation.coordinator import Answered
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.history_of_plan import history_of
 from coordinator_udf.simulation.invariants import violations
+from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.told_memberships import ToldMemberships
 from coordinator_udf.simulation.world import World
 
 _TOPIC = (TopicPlan("t", 4, records_s=5.0),)
@@ -67,3 +73,26 @@ def test_shares_are_uneven_while_a_leader_has_not_heard_that_topics_are_gone(str
     members = (MemberPlan(name, 1, "g", tuple("tuvw"), 0, properties) for name in "ab")
     topics = (*(TopicPlan(name, 1) for name in "tuvw"), *(TopicPlan(name, 0, at_ms=60_000) for name in "uw"))
     assert "uneven" not in _kinds(*members, topics=topics, end_ms=200_000)
+
+
+def _asked(*said: tuple[str, int, int]) -> History:
+    """Lets a coordinator that was just loaded take a KIP-848 member's requests: which, of what epoch, what it tells."""
+    plan = WorldPlan((MemberPlan("a", 1, "g", ("t",), 0, {"group.protocol": "consumer"}),), _TOPIC, 1_000)
+    history = history_of(plan)
+    told = ToldMemberships(plan, [], history)
+    for number, (api, asked, epoch) in enumerate(said):
+        body = {"groupId": "g", "memberId": "m", "memberEpoch": asked, "generationIdOrMemberEpoch": asked}
+        request = Request(number, "coordinator-0", api, 1, 30_000, body)
+        topics = [{"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 0}]}]
+        answer = {"errorCode": 0, "memberEpoch": epoch, "topics": topics}
+        told.hear(Answered(Connection("a/1", "coordinator-0"), request, number, answer))
+    return history
+
+
+def test_of_an_epoch_from_before_the_coordinator_was_loaded_its_predecessor_is_taken() -> None:
+    beat, commit = "ConsumerGroupHeartbeat", "OffsetCommit"
+    assert _asked((beat, 5, 5), (beat, 4, 5), (commit, 4, 0)).numbers_taken == []
+    assert _asked((beat, 4, 5), (beat, 4, 5), (commit, 3, 0)).numbers_taken == []
+    # What is known to be over isn't, nor is what there never was.
+    assert [one.number for one in _asked((beat, 4, 5), (beat, 5, 6), (beat, 4, 6)).numbers_taken] == [4]
+    assert [one.number for one in _asked((beat, 5, 5), (beat, 7, 5), (commit, 7, 0)).numbers_taken] == [7, 7]
