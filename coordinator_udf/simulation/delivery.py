@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from random import Random
 
 import msgspec
@@ -70,10 +71,11 @@ class Delivery:
         self._history = history
         self._draws = draws
         self._watcher = watcher
-        self._told = ToldMemberships(plan, coordinator.shard.decisions, history)
+        self._told = ToldMemberships(plan, history)
+        #: How many of the coordinator's decisions were looked at.
+        self._seen = 0
         self.sessions = Sessions(
             Settings.from_kafka(plan.settings).group_consumer_session_timeout_ms,
-            decisions=coordinator.shard.decisions,
             processes=processes,
             history=history,
         )
@@ -153,12 +155,6 @@ class Delivery:
             self._note_turned_away(answers)
             self.send_back(answers)
 
-    def fire_timers(self) -> None:
-        """Lets the coordinator's timers fire that are due, and puts what they answer on its way."""
-        answers = self._coordinator.advance(self._agenda.now_ms)
-        self.sessions.look()
-        self.send_back(answers)
-
     def come_back(self, node: int | None) -> None:
         """Lets the coordinator be loaded on a broker, and members have other sessions."""
         self._coordinator.come_back(self._agenda.now_ms, node)
@@ -182,7 +178,7 @@ class Delivery:
         Muster's gateway, what comes on the same connection meanwhile is handled, but behind one that waits for others.
         """
         cadence_ms = self._plan.cadence_ms
-        self._told.look()
+        self._look()
         for answer in answers:
             self.sessions.hear(answer)
             self._told.hear(answer)
@@ -201,6 +197,15 @@ class Delivery:
             self._held.append(answer)
             if answer.request.api not in _IN_TURN:
                 self._free(answer)
+
+    def _look(self) -> None:
+        """Has looked at whose memberships have ended since this was last called."""
+        decisions = self._coordinator.shard.decisions
+        for decided in islice(decisions, self._seen, None):
+            for transition in decided.transitions:
+                self.sessions.see(transition)
+                self._told.see(transition)
+        self._seen = len(decisions)
 
     def end_batch(self) -> None:
         """Hands out what was decided since the last micro-batch."""

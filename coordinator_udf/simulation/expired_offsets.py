@@ -78,14 +78,13 @@ def _may_go(history: History, one: _Deleted) -> bool:
 def _empty_since_ms(history: History, group_id: str, ts_ms: int) -> int | None:
     """Returns since when a group has had no members at a time; None if it has some."""
     since_ms = None
-    for decided in history.decisions:
-        for row in decided.transitions:
-            if row[_TRANSITION["group_id"]] != group_id or row[_TRANSITION["ts"]] > ts_ms:
-                continue
-            if row[_TRANSITION["to_state"]] not in {"Empty", "Dead"}:
-                since_ms = None
-            elif since_ms is None:
-                since_ms = row[_TRANSITION["ts"]]
+    for row in history.transitions():
+        if row[_TRANSITION["group_id"]] != group_id or row[_TRANSITION["ts"]] > ts_ms:
+            continue
+        if row[_TRANSITION["to_state"]] not in {"Empty", "Dead"}:
+            since_ms = None
+        elif since_ms is None:
+            since_ms = row[_TRANSITION["ts"]]
     return since_ms
 
 
@@ -115,8 +114,8 @@ def _has_owner(history: History, one: _Deleted) -> bool:
 
 def _is_member(history: History, process: str, ts_ms: int) -> bool:
     """Tells whether a process's member has not left by itself, of which its application hears only when it polls."""
-    known = [it.number for it in history.memberships if it.process == process and it.ts_ms <= ts_ms]
-    return bool(known) and known[-1] > 0
+    known = history.membership_at(process, ts_ms)
+    return known is not None and known.number > 0
 
 
 def _wants(history: History, process: str, topic: str) -> bool:

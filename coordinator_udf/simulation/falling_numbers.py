@@ -104,15 +104,14 @@ def _begun(history: History, ended_ms: dict[str, list[int]]) -> Iterator[Violati
     A coordinator that is loaded begins one again that wasn't stored.
     """
     last: dict[str, tuple[int, int]] = {}
-    for decided in history.decisions:
-        for row in decided.transitions:
-            ts_ms, group_id, from_state, to_state, generation = (row[_TRANSITION[name]] for name in _BEGUN)
-            if from_state != to_state == ClassicGroupState.COMPLETING_REBALANCE:
-                before_ms, before = last.get(group_id, (ts_ms, generation - 1))
-                ends = ended_ms.get(group_id, ())
-                if generation <= before and bisect_right(ends, ts_ms) == bisect_right(ends, before_ms):
-                    detail = f"generation {generation} begins after generation {before}"
-                    yield Violation(ts_ms, group_id, "falling number", detail)
-                last[group_id] = ts_ms, generation
-            elif row[_TRANSITION["rule"]] in {GroupEvent.UNLOADED, GroupEvent.LOADED}:
-                last.pop(group_id, None)
+    for row in history.transitions():
+        ts_ms, group_id, from_state, to_state, generation = (row[_TRANSITION[name]] for name in _BEGUN)
+        if from_state != to_state == ClassicGroupState.COMPLETING_REBALANCE:
+            before_ms, before = last.get(group_id, (ts_ms, generation - 1))
+            ends = ended_ms.get(group_id, ())
+            if generation <= before and bisect_right(ends, ts_ms) == bisect_right(ends, before_ms):
+                detail = f"generation {generation} begins after generation {before}"
+                yield Violation(ts_ms, group_id, "falling number", detail)
+            last[group_id] = ts_ms, generation
+        elif row[_TRANSITION["rule"]] in {GroupEvent.UNLOADED, GroupEvent.LOADED}:
+            last.pop(group_id, None)

@@ -244,9 +244,8 @@ def _read_groups(history: History) -> dict[str, _Group]:
         if group is None:
             group = groups[group_id] = _Group(turned_away[group_id])
         group.read(ts_ms, limits[record_type], member_id, value)
-    for decided in history.decisions:
-        for row in decided.transitions:
-            states[row[_TRANSITION["group_id"]]].append((row[_TRANSITION["ts"]], row[_TRANSITION["to_state"]]))
+    for row in history.transitions():
+        states[row[_TRANSITION["group_id"]]].append((row[_TRANSITION["ts"]], row[_TRANSITION["to_state"]]))
     for group_id, group in groups.items():
         group.states = states[group_id]
         group.turn_away(history.end_ms)

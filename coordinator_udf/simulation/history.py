@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from coordinator_udf.groups.decisions import PLACES, Decisions
+from coordinator_udf.groups.decisions import PLACES, Decisions, Row
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
 
@@ -323,6 +323,15 @@ class History:
                     )
                     value = None if body is None else json.loads(body)
                     yield WrittenRecord(ts_ms, group_id, record_type, member_id, value)
+
+    def transitions(self) -> Iterator[Row]:
+        """Yields what the coordinator told of the states of groups and of who came and went, in order."""
+        for decided in self.decisions:
+            yield from decided.transitions
+
+    def membership_at(self, process: str, ts_ms: int) -> KnownMembership | None:
+        """Returns what a process's member knew of its membership at a time; None if it knew of none yet."""
+        return next((one for one in reversed(self.memberships) if one.process == process and one.ts_ms <= ts_ms), None)
 
     def is_another(self, topic: str, before_ms: int, ts_ms: int) -> bool:
         """Tells whether a topic is another one at a time than it was before, for it was made again."""

@@ -42,7 +42,7 @@ from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.short_polls import SHORT_POLL
 from coordinator_udf.simulation.type_changes import TypeChanges
 from coordinator_udf.simulation.uneven import uneven
-from coordinator_udf.simulation.unsettled import unsettled
+from coordinator_udf.simulation.unsettled import living_owners, unsettled
 from coordinator_udf.simulation.violation import Violation
 
 #: A classic member waits for the lost answer to its JoinGroup as long as a rebalance may take.
@@ -85,18 +85,20 @@ def violations(history: History) -> list[Violation]:
     full = FullGroups(history)
     without_place = full.without_place()
     failures = ServerErrors(history)
+    living = living_owners(history)
+    why = _WhyTwo(history)
     found = [
-        *_two_owners(history),
+        *_two_owners(history, why),
         *not_fenced(history),
         *ended_without_cause(history),
         *kept_too_long(history),
         *waits_for_nobody(history),
         *_callbacks(history),
         *falling_numbers(history),
-        *_commits(history),
+        *_commits(history, why),
         *deleted_too_early(history),
-        *unsettled(history, without_place),
-        *uneven(history, without_place),
+        *unsettled(history, living, without_place),
+        *uneven(history, living, without_place),
         *full.violations(),
         *failures.violations,
         *_waiting(history, full, failures.too_early | without_place),
@@ -234,10 +236,9 @@ class _WhyTwo:
         return "overtaken commit"
 
 
-def _two_owners(history: History) -> Iterator[Violation]:
+def _two_owners(history: History, why: _WhyTwo) -> Iterator[Violation]:
     owners: dict[str, Owners] = defaultdict(Owners)
     excused = _Excused(history)
-    why = _WhyTwo(history)
     given_ms: dict[tuple[str, str, TopicPartition], int] = {}
     for place, event in enumerate(history.events):
         process = event.process
@@ -313,9 +314,8 @@ def _named(partitions: Iterable[TopicPartition]) -> str:
     return ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(partitions))
 
 
-def _commits(history: History) -> Iterator[Violation]:
+def _commits(history: History, why: _WhyTwo) -> Iterator[Violation]:
     """Yields commits that were acknowledged, and overtaken by one of an earlier owner or lost."""
-    why = _WhyTwo(history)
     for before, after in history.overtaken:
         if before.process == after.process and after.process in history.misbehaving:
             # It harms itself: the partition is its own.

@@ -26,26 +26,25 @@ def waits_for_nobody(history: History) -> Iterator[Violation]:
     began: dict[str, tuple[int, bool]] = {}
     missing: dict[str, set[int]] = defaultdict(set)
     added: dict[str, set[str]] = defaultdict(set)
-    for decided in history.decisions:
-        for row in decided.transitions:
-            ts_ms, group_id, from_state, to_state, rule, members, member_id = (row[_TRANSITION[it]] for it in _COLUMNS)
-            if members is None:
-                if rule == GroupEvent.JOIN_EXPIRED:
-                    missing[group_id].add(ts_ms)
-                elif rule == GroupEvent.MEMBER_ADDED:
-                    added[group_id].add(member_id)
-            elif to_state == ClassicGroupState.PREPARING_REBALANCE != from_state:
-                began[group_id] = ts_ms, from_state == ClassicGroupState.EMPTY
-            elif from_state == ClassicGroupState.PREPARING_REBALANCE and group_id in began:
-                since_ms, was_empty = began.pop(group_id)
-                if rule != GroupEvent.JOIN_EXPIRED or was_empty or group_id in history.with_static_members:
-                    continue
-                # As in Kafka, a full group that puts the last one out isn't told that all others have joined.
-                was_full = any(it.group_id == group_id and since_ms <= it.ts_ms <= ts_ms for it in history.turned_away)
-                is_excused = was_full or _has_pending(history, group_id, ts_ms, added[group_id])
-                if ts_ms not in missing[group_id] and not is_excused:
-                    detail = f"nobody was missing in the join phase that ended after {ts_ms - since_ms} ms"
-                    yield Violation(ts_ms, group_id, "waited for nobody", detail)
+    for row in history.transitions():
+        ts_ms, group_id, from_state, to_state, rule, members, member_id = (row[_TRANSITION[it]] for it in _COLUMNS)
+        if members is None:
+            if rule == GroupEvent.JOIN_EXPIRED:
+                missing[group_id].add(ts_ms)
+            elif rule == GroupEvent.MEMBER_ADDED:
+                added[group_id].add(member_id)
+        elif to_state == ClassicGroupState.PREPARING_REBALANCE != from_state:
+            began[group_id] = ts_ms, from_state == ClassicGroupState.EMPTY
+        elif from_state == ClassicGroupState.PREPARING_REBALANCE and group_id in began:
+            since_ms, was_empty = began.pop(group_id)
+            if rule != GroupEvent.JOIN_EXPIRED or was_empty or group_id in history.with_static_members:
+                continue
+            # As in Kafka, a full group that puts the last one out isn't told that all others have joined.
+            was_full = any(it.group_id == group_id and since_ms <= it.ts_ms <= ts_ms for it in history.turned_away)
+            is_excused = was_full or _has_pending(history, group_id, ts_ms, added[group_id])
+            if ts_ms not in missing[group_id] and not is_excused:
+                detail = f"nobody was missing in the join phase that ended after {ts_ms - since_ms} ms"
+                yield Violation(ts_ms, group_id, "waited for nobody", detail)
 
 
 def _has_pending(history: History, group_id: str, ts_ms: int, added: set[str]) -> bool:

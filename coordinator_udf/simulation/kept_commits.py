@@ -24,14 +24,12 @@ class KeptCommits:
         coordinator: SimulatedCoordinator,
         topics: Topics,
         history: History,
-        retention_ms: int,
     ) -> None:
-        """Makes one that has taken none; ``retention_ms``: the coordinator may let go of those that are so old."""
+        """Makes one that has taken none."""
         self._agenda = agenda
         self._coordinator = coordinator
         self._topics = topics
         self._history = history
-        self._retention_ms = retention_ms
         self._taken: dict[tuple[str, TopicPartition], Commit] = {}
 
     def take(self, commits: Iterable[Commit]) -> None:
@@ -46,7 +44,7 @@ class KeptCommits:
         taken = self._taken.get((group_id, partition))
         if taken is not None and offset is not None and offset < taken.offset:
             del self._taken[group_id, partition]
-            if self._agenda.now_ms - taken.ts_ms >= self._retention_ms:
+            if self._agenda.now_ms - taken.ts_ms >= self._history.retention_ms:
                 # Whoever has the partition next begins anew.
                 self._history.commits.pop((group_id, partition), None)
             elif self._is_of_same_topic(taken):

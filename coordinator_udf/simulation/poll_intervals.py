@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.simulation.history import ApplicationEvent, History, KnownMembership
+from coordinator_udf.simulation.history import ApplicationEvent, History
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.violation import Violation
 
@@ -41,18 +41,15 @@ def kept_too_long(history: History) -> Iterator[Violation]:
     events: dict[str, list[ApplicationEvent]] = defaultdict(list)
     for event in history.events:
         events[event.process].append(event)
-    known: dict[str, list[KnownMembership]] = defaultdict(list)
-    for one in history.memberships:
-        known[one.process].append(one)
-    removed = [(one.ts_ms, history.process_of.get(one.member_id)) for one in (*history.removals, *history.dismissals)]
+    left = [(one.ts_ms, one.process) for one in history.memberships if one.number <= 0]
+    left += [(one.ts_ms, history.process_of.get(one.member_id, "")) for one in (*history.removals, *history.dismissals)]
     for process, longest_ms in history.longest_stays_ms.items():
         for stall, end_ms in _stalls(events[process], history.end_ms):
             by_ms = stall.ts_ms + longest_ms
-            before = [one for one in known[process] if one.ts_ms <= stall.ts_ms]
-            if end_ms <= by_ms or not before or not before[-1].is_stable or before[-1].number <= 0:
+            known = history.membership_at(process, stall.ts_ms)
+            if end_ms <= by_ms or known is None or not known.is_stable or known.number <= 0:
                 continue
-            left = any(one.number <= 0 and stall.ts_ms < one.ts_ms <= by_ms for one in known[process])
-            if not left and not any(name == process and stall.ts_ms < ts_ms <= by_ms for ts_ms, name in removed):
+            if not any(name == process and stall.ts_ms < ts_ms <= by_ms for ts_ms, name in left):
                 detail = f"{process} is a member {longest_ms} ms after its application has stopped to poll"
                 yield Violation(by_ms, stall.group_id, "poll interval exceeded", detail)
 

@@ -57,9 +57,8 @@ class ServerErrors:
 def _transitions(history: History) -> dict[str, list[Row]]:
     """Returns the changes of each group's state, in order."""
     found: dict[str, list[Row]] = defaultdict(list)
-    for decided in history.decisions:
-        for row in decided.transitions:
-            found[row[_TRANSITION["group_id"]]].append(row)
+    for row in history.transitions():
+        found[row[_TRANSITION["group_id"]]].append(row)
     return found
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from coordinator_udf.groups.decisions import PLACES, Decisions
+from coordinator_udf.groups.decisions import PLACES, Row
 from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
@@ -41,18 +41,11 @@ class Sessions:
         self,
         consumer_session_ms: int,
         *,
-        decisions: Sequence[Decisions],
         processes: Mapping[str, Process],
         history: History,
     ) -> None:
-        """Makes it for a coordinator that adds to its decisions.
-
-        Args:
-            consumer_session_ms: the session timeout of members of KIP-848.
-        """
+        """Makes it; ``consumer_session_ms``: the session timeout of members of KIP-848."""
         self._consumer_session_ms = consumer_session_ms
-        self._decisions = decisions
-        self._seen = 0
         self._processes = processes
         self._history = history
         self._heard: dict[str, _Heard] = {}
@@ -79,12 +72,11 @@ class Sessions:
         elif api == "JoinGroup" and answer.body["errorCode"] == Errors.NONE:
             member_id, generation = answer.body["memberId"], answer.body["generationId"]
             heard = self._heard.get(process)
-            if self._processes[process].config.group_instance_id is not None and (
-                heard is None or heard.member_id != member_id
-            ):
+            is_new = heard is None or heard.member_id != member_id
+            if is_new and self._processes[process].config.group_instance_id is not None:
                 # It has the session timeout of whoever it replaces, if it does, up to its next heartbeat.
                 self._heard.pop(process, None)
-            elif heard is None or (heard.member_id, heard.generation) != (member_id, generation):
+            elif heard is None or is_new or heard.generation != generation:
                 self._begin(answer, member_id, generation)
 
     def _begin(self, answer: Answered, member_id: str, generation: int | None = None) -> None:
@@ -96,14 +88,11 @@ class Sessions:
             generation = -1 if heard is None or heard.member_id != member_id else heard.generation
         self._heard[process] = _Heard(member_id, answer.ts_ms, timeout_ms, generation)
 
-    def look(self) -> None:
-        """Looks whom the coordinator's timers have just removed."""
-        for decided in self._decisions[self._seen :]:
-            for row in decided.transitions:
-                rule, members, member_id = (row[_TRANSITION[name]] for name in ("rule", "members", "cause_member_id"))
-                if rule == GroupEvent.SESSION_EXPIRED and members is None:
-                    self._ends(row[_TRANSITION["ts"]], row[_TRANSITION["group_id"]], member_id)
-        self._seen = len(self._decisions)
+    def see(self, transition: Row) -> None:
+        """Looks whether a transition that the coordinator has just put out removes somebody for being silent."""
+        rule, members, member_id = (transition[_TRANSITION[name]] for name in ("rule", "members", "cause_member_id"))
+        if rule == GroupEvent.SESSION_EXPIRED and members is None:
+            self._ends(transition[_TRANSITION["ts"]], transition[_TRANSITION["group_id"]], member_id)
 
     def _ends(self, ts_ms: int, group_id: str, member_id: str) -> None:
         for process, heard in self._heard.items():

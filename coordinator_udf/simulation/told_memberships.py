@@ -5,10 +5,10 @@ It is neither to take requests of others nor to refuse theirs. Told from its ans
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from coordinator_udf.groups.decisions import PLACES, Decisions, Row
+from coordinator_udf.groups.decisions import PLACES, Row
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
@@ -18,6 +18,7 @@ from coordinator_udf.simulation.measures import BEFORE
 from coordinator_udf.simulation.plan import WorldPlan
 
 _TRANSITION = PLACES["transitions"]
+_COLUMNS = "rule", "members", "group_id", "cause_member_id", "cause_api"
 #: The fields in which members tell their generation or epoch.
 _NUMBERS = {
     "Heartbeat": "generationId",
@@ -60,10 +61,8 @@ class ToldMemberships:
     the epoch may have been lost (KIP-848).
     """
 
-    def __init__(self, plan: WorldPlan, decisions: Sequence[Decisions], history: History) -> None:
-        """Makes it for a world in which nobody was told anything; the coordinator adds to its decisions."""
-        self._decisions = decisions
-        self._seen = 0
+    def __init__(self, plan: WorldPlan, history: History) -> None:
+        """Makes it for a world in which nobody was told anything."""
         self._history = history
         self._told: dict[str, _Told] = {}
         #: Of classic static members that were replaced, who has their place, by member ids.
@@ -72,23 +71,17 @@ class ToldMemberships:
         #: As such a group becomes classic, its generation is one that none of its members was told.
         self._mixed = kip_848 & {member.group_id for member in plan.members if not member.is_kip_848}
 
-    def look(self) -> None:
-        """Looks whose membership has ended."""
-        for decided in self._decisions[self._seen :]:
-            for row in decided.transitions:
-                self._end(row)
-        self._seen = len(self._decisions)
-
-    def _end(self, row: Row) -> None:
-        rule, members, member_id = (row[_TRANSITION[name]] for name in ("rule", "members", "cause_member_id"))
+    def see(self, transition: Row) -> None:
+        """Looks whose membership a transition ends that the coordinator has just put out."""
+        rule, members, group_id, member_id, api = (transition[_TRANSITION[name]] for name in _COLUMNS)
         if members is not None:
-            if row[_TRANSITION["to_state"]] == ClassicGroupState.COMPLETING_REBALANCE:
-                self._begin(row[_TRANSITION["group_id"]])
+            if transition[_TRANSITION["to_state"]] == ClassicGroupState.COMPLETING_REBALANCE:
+                self._begin(group_id)
         elif rule == GroupEvent.STATIC_MEMBER_REPLACED:
-            found = BEFORE.search(row[_TRANSITION["reason"]])
+            found = BEFORE.search(transition[_TRANSITION["reason"]])
             before = "" if found is None else found[1]
             self._told.pop(before, None)
-            if row[_TRANSITION["cause_api"]] == "JoinGroup" and row[_TRANSITION["group_id"]] not in self._mixed:
+            if api == "JoinGroup" and group_id not in self._mixed:
                 self._replaced[before] = member_id
         elif rule != GroupEvent.MEMBER_ADDED:
             self._told.pop(member_id, None)

@@ -10,7 +10,7 @@ from typing import Final
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
-from coordinator_udf.simulation.unsettled import living_owners, wanted_topics
+from coordinator_udf.simulation.unsettled import LivingOwners, wanted_topics
 from coordinator_udf.simulation.violation import Violation
 
 #: Assignors that give each member as much as another, or one partition less, of all topics or (range) of each; they do
@@ -47,7 +47,7 @@ def _assignor(member: MemberPlan, plan: WorldPlan) -> str | None:
     return assignor if assignor is not None and assignor.endswith((*_OF_ALL, *_OF_EACH)) else None
 
 
-def uneven(history: History, without_place: AbstractSet[str]) -> Iterator[Violation]:
+def uneven(history: History, living: LivingOwners, without_place: AbstractSet[str]) -> Iterator[Violation]:
     """Yields the groups in which somebody has two partitions more than another one.
 
     Told of groups that are settled: whose living members, who all want the same, own all of it.
@@ -55,20 +55,18 @@ def uneven(history: History, without_place: AbstractSet[str]) -> Iterator[Violat
     waiting = {one.group_id for one in history.waiting}
     # A classic leader with old metadata has assigned topics that there aren't any more.
     not_told = without_place | history.known_partitions.keys()
-    for group_id, (alive, owners) in living_owners(history).items():
+    for group_id, (alive, owners) in living.items():
+        if group_id not in history.even_groups or group_id in waiting or alive & not_told:
+            continue
         wishes = {frozenset(wanted_topics(history, process)) for process in alive}
-        if group_id not in history.even_groups or group_id in waiting or alive & not_told or len(wishes) != 1:
-            continue
-        (topics,) = wishes
+        topics = next(iter(wishes)) if len(wishes) == 1 else ()
         partitions = [TopicPartition(topic, number) for topic in topics for number in range(history.partitions[topic])]
-        owned = [owners.of(partition) for partition in partitions]
-        if not all(len(names) == 1 and names <= alive for names in owned):
+        owned = {partition: owners.of(partition) for partition in partitions}
+        if not all(len(names) == 1 and names <= alive for names in owned.values()):
             continue
-        of_whom = [next(iter(names)) for names in owned]
-        shares = zip(partitions, of_whom, strict=True)
         counted: dict[str, list[str]] = defaultdict(list)
-        for partition, process in shares:
-            counted[partition.topic if history.even_groups[group_id] else ""].append(process)
+        for partition, names in owned.items():
+            counted[partition.topic if history.even_groups[group_id] else ""] += names
         for topic, processes in counted.items():
             yield from _told(history, group_id, topic, processes, alive)
 

@@ -14,11 +14,15 @@ from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.violation import Violation
 
+#: Of each group the processes that live, and who owns what.
+LivingOwners = Mapping[str, tuple[AbstractSet[str], Owners]]
 
-def unsettled(history: History, without_place: AbstractSet[str]) -> Iterator[Violation]:
+
+def unsettled(history: History, living: LivingOwners, without_place: AbstractSet[str]) -> Iterator[Violation]:
     """Yields the partitions that have no owner, or several, at a world's end.
 
     Args:
+        living: as living_owners returns them.
         without_place: the processes whose group is full: what only they want needs no owner.
     """
     # Whoever waits for a lost answer has what it had, for it hasn't heard that it is another's; that is told by itself.
@@ -26,7 +30,7 @@ def unsettled(history: History, without_place: AbstractSet[str]) -> Iterator[Vio
     lost = frozenset(one.process for one in history.waiting if one.for_lost_join) | without_place
     # Nor does anybody have what was given to one that isn't told that it has joined.
     untold = {one.group_id for one in history.waiting} & history.short_polls
-    for group_id, (alive, owners) in living_owners(history).items():
+    for group_id, (alive, owners) in living.items():
         wanted = {topic for process in alive - without_place for topic in wanted_topics(history, process)}
         known = [history.known_partitions[process] for process in sorted(alive) if process in history.known_partitions]
         if group_id in untold:
@@ -34,7 +38,7 @@ def unsettled(history: History, without_place: AbstractSet[str]) -> Iterator[Vio
         yield from _badly_owned(history, group_id, owners, sorted(wanted), known=known, lost=lost)
 
 
-def living_owners(history: History) -> dict[str, tuple[set[str], Owners]]:
+def living_owners(history: History) -> LivingOwners:
     """Returns of each group the processes that live at a world's end, and who owns what."""
     groups: dict[str, tuple[set[str], Owners]] = defaultdict(lambda: (set(), Owners()))
     for event in history.events:

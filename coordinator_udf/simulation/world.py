@@ -85,7 +85,6 @@ class World:
             coordinator=self._coordinator,
             topics=self._topics,
             history=self.history,
-            retention_ms=settings.offsets_retention_ms,
         )
         self._delivery = Delivery(
             plan,
@@ -191,7 +190,7 @@ class World:
             self._applications.take(call[1], inputs.Tick())
         elif timer == now_ms:
             self._happened(None)
-            self._delivery.fire_timers()
+            self._delivery.send_back(self._coordinator.advance(now_ms))
         elif queued == now_ms:
             is_of_plan, event = agenda.pop()
             if is_of_plan:

@@ -79,7 +79,7 @@ def _asked(*said: tuple[str, int, int]) -> History:
     """Lets a coordinator that was just loaded take a KIP-848 member's requests: which, of what epoch, what it tells."""
     plan = WorldPlan((MemberPlan("a", 1, "g", ("t",), 0, {"group.protocol": "consumer"}),), _TOPIC, 1_000)
     history = history_of(plan)
-    told = ToldMemberships(plan, [], history)
+    told = ToldMemberships(plan, history)
     for number, (api, asked, epoch) in enumerate(said):
         body = {"groupId": "g", "memberId": "m", "memberEpoch": asked, "generationIdOrMemberEpoch": asked}
         request = Request(number, "coordinator-0", api, 1, 30_000, body)

@@ -77,6 +77,12 @@ def _reconcile_while_reconciling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reconciler, "maybe_reconcile", anew)
 
 
+def _answer_heartbeats(monkeypatch: pytest.MonkeyPatch, group: type, heartbeat: Callable[..., Errors]) -> None:
+    """Has classic members' heartbeats in groups of one kind answered otherwise."""
+    kinds = {**member_apis._KINDS, group: member_apis._KINDS[group]._replace(heartbeat=heartbeat)}
+    monkeypatch.setattr(member_apis, "_KINDS", kinds)
+
+
 def _never_have_classic_members_join_a_consumer_group_again(monkeypatch: pytest.MonkeyPatch) -> None:
     told = member_apis._KINDS[ConsumerGroup]
 
@@ -84,8 +90,7 @@ def _never_have_classic_members_join_a_consumer_group_again(monkeypatch: pytest.
         told.heartbeat(*arguments)
         return Errors.NONE
 
-    kinds = {**member_apis._KINDS, ConsumerGroup: told._replace(heartbeat=content)}
-    monkeypatch.setattr(member_apis, "_KINDS", kinds)
+    _answer_heartbeats(monkeypatch, ConsumerGroup, content)
 
 
 def _let_static_members_join_for_living_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +112,7 @@ def _never_fence_classic_members(monkeypatch: pytest.MonkeyPatch) -> None:
                 return Errors.NONE
             raise
 
-    kinds = {**member_apis._KINDS, ClassicGroup: told._replace(heartbeat=content)}
-    monkeypatch.setattr(member_apis, "_KINDS", kinds)
+    _answer_heartbeats(monkeypatch, ClassicGroup, content)
 
 
 def _never_give_an_instance_id_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +156,7 @@ def _take_heartbeats_of_any_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Errors:
         return told.heartbeat(ctx, group, member_id, group_instance_id, group.generation_id)
 
-    kinds = {**member_apis._KINDS, ClassicGroup: told._replace(heartbeat=content)}
-    monkeypatch.setattr(member_apis, "_KINDS", kinds)
+    _answer_heartbeats(monkeypatch, ClassicGroup, content)
 
 
 def _tell_who_is_fenced_to_join_again(monkeypatch: pytest.MonkeyPatch) -> None:
