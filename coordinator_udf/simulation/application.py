@@ -66,6 +66,15 @@ class Records:
         ]
         return max(now_ms + 1, round(min(times))) if times else None
 
+    def last_ms(self, partitions: Iterable[TopicPartition], now_ms: int) -> int | None:
+        """Returns when the last record came to any of some partitions; None if none ever did."""
+        times = [
+            self._start_ms + (self.end_offset(partition, now_ms) - 1 + self._phase(partition)) * gap_ms
+            for partition in partitions
+            if (gap_ms := self._gap_ms.get(partition.topic)) is not None
+        ]
+        return max((round(time) for time in times if time <= now_ms), default=None)
+
     def _phase(self, partition: TopicPartition) -> float:
         return (partition.partition % self._partitions[partition.topic]) / self._partitions[partition.topic]
 
@@ -105,7 +114,7 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: Chance
     if process.doing is not Doing.RUNNING or process.in_callback is not None:
         return None
     if process.is_settled:
-        return polls_then_ms(process, _next_settled_poll_ms(process, now_ms))
+        return polls_then_ms(process, _next_settled_poll_ms(process, records, now_ms))
     if process.join_req is not None:
         # It is told of the answer, and until then polls find nothing.
         at_ms = max(now_ms + 1, process.last_poll_ms + process.config.max_poll_interval_ms // 3)
@@ -119,7 +128,7 @@ def next_poll_ms(process: Process, records: Records, now_ms: int, chance: Chance
     return look_ms if until_ms is None else until_ms
 
 
-def _next_settled_poll_ms(process: Process, now_ms: int) -> int:
+def _next_settled_poll_ms(process: Process, records: Records, now_ms: int) -> int:
     """Returns when an application polls next whose member is settled: when a commit is due."""
     # Before its max.poll.interval.ms is over in any case.
     next_ms = process.last_poll_ms + process.config.max_poll_interval_ms // 3
@@ -133,6 +142,8 @@ def _next_settled_poll_ms(process: Process, now_ms: int) -> int:
         next_ms = now_ms
     elif due_ms is not None:
         next_ms = min(due_ms, next_ms)
+        if _wakes_when_due(process):
+            next_ms = max(next_ms, _began_ms(process, records, next_ms))
     next_ms = next_ms if next_ms > now_ms else now_ms + _NOTHING_ASSIGNED_MS
     known_ms = process.timekeeper.next_look_ms(next_ms - 1, process.config.auto_commit_interval_ms)
     return next_ms if known_ms is None else known_ms
@@ -168,8 +179,43 @@ def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chanc
     if process.is_fatal:
         # It may look as often as it likes: nothing comes any more.
         return now_ms + process.config.max_poll_interval_ms // 3
+    if process.owned and _wakes_when_due(process):
+        return _wakes_ms(process, records, now_ms)
     record_ms = None if works_long(process.plan, process.config) else records.next_ms(process.owned, now_ms)
     if record_ms is not None and record_ms <= now_ms + waits_ms:
         # Fetched, handed over, and worked on.
         return record_ms + 1 + process.plan.process_ms
     return now_ms + waits_ms
+
+
+def _wakes_when_due(process: Process) -> bool:
+    return process.plan.wakes_when_due and not works_long(process.plan, process.config)
+
+
+def _wakes_ms(process: Process, records: Records, now_ms: int) -> int:
+    """Returns when Java's poll next wakes up, or the next one begins (AsyncKafkaConsumer.pollForFetches).
+
+    It waits until records come, its time is over or the next commit is due: for no time if that is due and has to wait
+    for another commit's answer.
+    """
+    due_ms = process.commit_due_ms()
+    if process.config.enable_auto_commit and (due_ms is None or due_ms <= now_ms):
+        return now_ms + 1
+    began_ms = _began_ms(process, records, now_ms)
+    if began_ms > now_ms:
+        return began_ms
+    poll_ms = max(1, process.plan.poll_ms)
+    wakes_ms = began_ms + poll_ms * ((now_ms - began_ms) // poll_ms + 1)
+    if due_ms is not None:
+        wakes_ms = min(wakes_ms, due_ms)
+    record_ms = records.next_ms(process.owned, now_ms)
+    if record_ms is not None and record_ms <= wakes_ms:
+        # Fetched, handed over, and worked on.
+        return record_ms + 1 + process.plan.process_ms
+    return wakes_ms
+
+
+def _began_ms(process: Process, records: Records, now_ms: int) -> int:
+    """Returns when the last poll began, or the next does if the application works on what the last one gave it."""
+    last_ms = records.last_ms(process.owned, now_ms)
+    return process.loop_ms if last_ms is None else max(process.loop_ms, last_ms + 1 + process.plan.process_ms)

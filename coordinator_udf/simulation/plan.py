@@ -100,6 +100,8 @@ class MemberPlan:
         poll_ms: how long a call of poll lasts if nothing comes of it.
         process_ms: how long the application works between two calls.
         callback_ms: how long a rebalance callback takes.
+        wakes_when_due: whether its poll wakes up when the next commit is due, too, and the next poll begins when the
+            records of the last one are worked on, as with Java's KIP-848 consumer; else when a poll is over is drawn.
         again_ms: after how long the process is started again that ends because poll threw an exception, if no other has
             its place by then; None: whatever poll throws, the application polls on.
         lateness_ms: how late the member's own timers are, each drawn from these: its machine is busy, too.
@@ -134,6 +136,7 @@ class MemberPlan:
     poll_ms: int = 200
     process_ms: int = 20
     callback_ms: int = 0
+    wakes_when_due: bool = False
     again_ms: int | None = None
     lateness_ms: tuple[int, ...] = (0,)
     beats_ms: tuple[int, ...] = ()

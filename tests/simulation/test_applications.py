@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.application import Records
 from coordinator_udf.simulation.history import AnsweredRequest
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
@@ -82,3 +84,35 @@ def test_who_works_long_commits_with_the_first_poll_when_that_is_due(
     commits_ms = [one.arrived_ms for one in history.answered if one.api == "OffsetCommit"]
     assert {later - earlier for earlier, later in pairwise(commits_ms[4:])} == {every_ms}
     assert World(plan, 1).run().requests == history.requests
+
+
+@pytest.mark.parametrize("joins_ms", [15_000, 15_300, 15_700])
+def test_a_poll_that_wakes_up_when_a_commit_is_due_gives_partitions_up_then(joins_ms: int) -> None:
+    """Java's poll waits no longer than its thread, whose commits are due each second (pollForFetches)."""
+    properties = {"group.protocol": "consumer", "auto.commit.interval.ms": 1_000}
+
+    def waited_ms(*, wakes_when_due: bool) -> int:
+        """Returns how long the first member takes from when it is told to give something up until it says it did."""
+        members = [
+            MemberPlan(name, 1, "g", ("t",), start_ms, properties, poll_ms=20_000, wakes_when_due=wakes_when_due)
+            for name, start_ms in (("a", 1_000), ("b", joins_ms))
+        ]
+        beats = [one for one in _answered(*members) if one.api == "ConsumerGroupHeartbeat"]
+        joined_ms = min(one.arrived_ms for one in beats if one.process == "b/1")
+        later = [one for one in beats if one.process == "a/1" and one.arrived_ms > joined_ms]
+        told_ms = next(one.answered_ms for one in later if one.response["assignment"] is not None)
+        return next(one.arrived_ms for one in later if one.request["topicPartitions"] is not None) - told_ms
+
+    assert waited_ms(wakes_when_due=True) < 1_100
+    assert waited_ms(wakes_when_due=False) > 2_000
+
+
+def test_records_come_evenly() -> None:
+    records = Records([TopicPlan("t", 4, records_s=2.0)], 1_000)
+    places = [TopicPartition("t", 0), TopicPartition("t", 2)]
+    assert records.last_ms(places, 999) is None
+    # One of each partition in half a second, the third one's 250 ms after the first one's.
+    assert [records.last_ms(places, now_ms) for now_ms in (1_000, 1_249, 1_250, 1_499, 1_500)] == [
+        1_000, 1_000, 1_250, 1_250, 1_500,
+    ]  # fmt: skip
+    assert [records.next_ms(places, now_ms) for now_ms in (1_250, 1_499, 1_500)] == [1_500, 1_500, 1_750]

@@ -160,6 +160,7 @@ def _changed_member(member: MemberPlan, turn: _Turn) -> MemberPlan:
     if protocol != before:
         return replace(
             changed,
+            wakes_when_due=protocol == CONSUMER,
             lateness_ms=_OWN_THREAD_LATENESS_MS if protocol == CONSUMER else member.lateness_ms,
             beats_ms=(),
             looks_ms=(),

@@ -203,6 +203,7 @@ def _member(
             for one in behaviour.refusals
         ),
         hangs=tuple(Hang(hang.at_ms - start_ms, hang.length_ms) for hang in behaviour.hangs),
+        wakes_when_due=behaviour.properties.get("group.protocol") == "consumer",
         lateness_ms=tuple(sorted(map(round, own_ms))) or (0,),
         beats_ms=sent(behaviour.beats_ms),
         acks_ms=sent(behaviour.acks_ms),
