@@ -14,7 +14,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     rebalances: int
     unowned_s: float
-    moves: int
+    moves: float
     expulsions: int
 
 
@@ -96,8 +96,10 @@ class WhatIfResult(msgspec.Struct, frozen=True):
 
 
 def _cell(figures: Figures, ranges: Ranges, name: str) -> str:
-    digits = 1 if name == "unowned_s" else 0
-    shown, least, most = (f"{value:.{digits}f}" for value in (getattr(figures, name), *getattr(ranges, name)))
+    figure = getattr(figures, name)
+    shown, least, most = (
+        f"{value:.{1 if name == 'unowned_s' or value % 1 else 0}f}" for value in (figure, *getattr(ranges, name))
+    )
     return shown if least == most else f"{shown} ({least} to {most})"
 
 

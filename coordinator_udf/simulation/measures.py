@@ -41,14 +41,14 @@ class Measures:
     Attributes:
         rebalances: generations that were formed, or epochs of a group of type consumer.
         unowned_s: seconds without an owner, summed over partitions.
-        moves: partitions that were assigned to another client than the last one.
+        moves: partitions that were assigned to another client than the last one; of several worlds maybe their mean.
         expulsions: how often the coordinator's timers removed a member: its session was over, or it was late with its
             part of a rebalance.
     """
 
     rebalances: int
     unowned_s: float
-    moves: int
+    moves: float
     expulsions: int
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from coordinator_udf.simulation.what_if.change import Change, changed_plan
 from coordinator_udf.simulation.what_if.comparison import Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.simulation.what_if.other_days import on_another_day
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
 from jobs.what_if import app
@@ -30,11 +32,12 @@ CHANGES = {
     "consumer": Change(protocol="consumer", settings=SHORT_SESSIONS),
 }
 #: What really happened: rebalances, partition-seconds without an owner, moves (from the recordings' README). W1 is
-#: taken from the quiet machine: on the busy one the same run differs from itself by more than any setting does.
+#: taken from the quiet machine: on the busy one the same run differs from itself by more than any setting does. Of
+#: moves of W2-consumer the mean of three runs stands (8, 8, 10): the ids that members draw decide it.
 REAL = {
     ("W1", "base"): (10, 10.3, 46), ("W1", "static"): (0, 23.7, 0), ("W1", "cooperative"): (15, 16.1, 24),
     ("W1", "consumer"): (10, 12.6, 22), ("W2", "base"): (3, 111.5, 8), ("W2", "static"): (2, 41.8, 8),
-    ("W2", "session30"): (2, 562.7, 0), ("W2", "consumer"): (4, 61.7, 8), ("W3", "base"): (4, 0.8, 16),
+    ("W2", "session30"): (2, 562.7, 0), ("W2", "consumer"): (4, 61.7, 8.7), ("W3", "base"): (4, 0.8, 16),
     ("W3", "cooperative"): (6, 6.0, 12), ("W3", "consumer"): (4, 4.1, 12),
 }  # fmt: skip
 
@@ -56,7 +59,7 @@ def _span(workload: str) -> tuple[int, int]:
 
 
 def _foretold(workload: str, variant: str) -> Outcome:
-    return compare(_group(workload), CHANGES[variant], range(6), _span(workload))
+    return compare(_group(workload), CHANGES[variant], range(6), _span(workload), range(20))
 
 
 @pytest.mark.parametrize(("workload", "variant"), REAL)
@@ -85,9 +88,29 @@ def test_what_hangs_on_chance_is_foretold_as_a_spread(workload: str, variant: st
         assert getattr(least, name) <= really <= getattr(most, name)
 
 
-def test_a_change_that_changes_nothing_foretells_the_base() -> None:
-    outcome = _foretold("W2", "base")
+@pytest.mark.parametrize(("workload", "variant"), [("W2", "base"), ("W1", "session30")])
+def test_a_change_that_changes_nothing_foretells_the_base(workload: str, variant: str) -> None:
+    """Nobody is silent for long in a rolling deploy: its recorded times hold under a longer session timeout, too."""
+    outcome = _foretold(workload, variant)
     assert outcome.base == outcome.changed
+    assert not outcome.is_of_other_days
+
+
+@pytest.mark.parametrize(
+    ("workload", "variant"), [("W2", "static"), ("W2", "session30"), ("W1", "cooperative"), ("W1", "consumer")]
+)
+def test_a_group_that_goes_another_way_is_foretold_by_what_other_days_have_on_average(
+    workload: str, variant: str
+) -> None:
+    group, change, span = _group(workload), CHANGES[variant], _span(workload)
+    outcome = compare(group, change, range(2), span, range(6))
+    assert outcome.is_of_other_days
+    plan = changed_plan(group.plan, change)
+    days = [World(on_another_day(plan, group.formed_ms, seed), seed).run() for seed in range(6)]
+    found = [measured(day, group.group_id, group.partitions, span) for day in days]
+    assert outcome.changed.unowned_s == pytest.approx(fmean(one.unowned_s for one in found), abs=0.001)
+    assert outcome.changed.moves == pytest.approx(fmean(one.moves for one in found), abs=0.05)
+    assert sum(outcome.changed_details.unowned_s.values()) == pytest.approx(outcome.changed.unowned_s, abs=0.05)
 
 
 def test_the_job_compares_a_shipped_log(tmp_path: Path) -> None:
@@ -173,7 +196,7 @@ def test_what_kip_848_hands_over_hangs_on_random_member_ids() -> None:
         history = World(replace(plan, members=members), seed).run()
         return measured(history, base.group_id, base.partitions, _span("W2")).moves
 
-    assert moves(0, ids) == REAL["W2", "consumer"][2]
+    assert moves(0, ids) == 8
     assert {moves(seed, {}) for seed in range(6)} == {8, 10}
 
 

@@ -17,16 +17,13 @@ from coordinator_udf.simulation.what_if.details import Details, detailed, mean_o
 from coordinator_udf.simulation.what_if.group_log import GroupLog
 from coordinator_udf.simulation.what_if.older_members import formed_too_late
 from coordinator_udf.simulation.what_if.other_days import on_another_day
+from coordinator_udf.simulation.what_if.pairing import goes_another_way, paired
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, simulated_rebalances
 from coordinator_udf.simulation.what_if.span import Span, counted, why_nothing_is_counted
 from coordinator_udf.simulation.what_if.without_effect import without_effect
 from coordinator_udf.simulation.world import World
 
-#: A simulated rebalance is the recorded one if it has the same trigger and begins within so many milliseconds of it, or
-#: within a tenth of its length.
-MATCH_MS = 1_000
-
-_Counts = TypeVar("_Counts", int, tuple[int, int])
+_Counts = TypeVar("_Counts", int, float, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +55,7 @@ class Outcome:
     Attributes:
         base_spread, changed_spread: between what it may lie, as what was chance in the log might have been otherwise.
         base_details, changed_details: of each member and partition; the mean of the seeds.
+        is_of_other_days: whether `changed` is the middle of worlds in which what was chance is drawn anew.
         uncounted: why nothing of it is counted, in words, if nothing is.
         without_effect: what of the change makes no difference to it, in words.
     """
@@ -71,6 +69,7 @@ class Outcome:
     base_details: Details
     changed_details: Details
     unknown: tuple[str, ...]
+    is_of_other_days: bool = False
     uncounted: str | None = None
     without_effect: tuple[str, ...] = ()
 
@@ -84,10 +83,15 @@ def compare(
 ) -> Outcome:
     """Runs a group's world under the settings as they were and as changed, once for each seed.
 
+    What the log shows of when members did things holds in the changed world for as long as that goes on as the recorded
+    one did. Where it doesn't, what would have been chance in it isn't known, and the changed measures are the middle of
+    worlds in which it is drawn.
+
     Args:
         span: from when to when is counted, in milliseconds since the epoch; by default from the first disturbance to
             the shutdown.
-        other_days: seeds of worlds in which what was chance is drawn anew, for the spread alone.
+        other_days: seeds of worlds in which what was chance is drawn anew; without any there are only the recorded
+            chances, and no spread but theirs.
 
     Raises:
         InputError: a member can't be set up like that.
@@ -96,41 +100,53 @@ def compare(
     plan = replace(group.plan, keeps_requests=True)
     other = checked_plan(group.group_id, group.plan, change)
     as_they_were = [World(plan, seed).run() for seed in seeds]
-    as_changed = [World(other, seed).run() for seed in seeds]
-    base = [_measure(group, history, span) for history in as_they_were]
-    changed = [_measure(group, history, span) for history in as_changed]
+    as_changed = [World(replace(other, keeps_requests=True), seed).run() for seed in seeds]
+    base, changed = ([_look(group, history, span) for history in one] for one in (as_they_were, as_changed))
+    base_days = list(_on_other_days(group, group.plan, other_days, span))
+    changed_days = list(_on_other_days(group, other, other_days, span))
+    is_of_other_days = bool(changed_days) and goes_another_way(group, other, as_they_were, as_changed)
+    told = changed_days if is_of_other_days else changed
     return Outcome(
         group.group_id,
         _calibration(group, as_they_were),
-        _middle(base),
-        _middle(changed),
-        _spread([*base, *_on_other_days(group, group.plan, other_days, span)]),
-        _spread([*changed, *_on_other_days(group, other, other_days, span)]),
-        mean_of([_detail(group, history, span) for history in as_they_were]),
-        mean_of([_detail(group, history, span) for history in as_changed]),
+        _middle([one.measures for one in base]),
+        (_expected if is_of_other_days else _middle)([one.measures for one in told]),
+        _spread([one.measures for one in (*base, *base_days)]),
+        _spread([one.measures for one in (*changed, *changed_days)]),
+        mean_of([one.details for one in base]),
+        mean_of([one.details for one in told]),
         (
             *group.unknown,
             *assumed(group.plan, other, change),
             *formed_too_late(group.plan, group.partitions, as_they_were, as_changed),
         ),
+        is_of_other_days,
         why_nothing_is_counted(group.plan, group.formed_ms, Span(*span)),
         tuple(without_effect(group.plan, other, change)),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What came of a group in one world."""
+
+    measures: Measures
+    details: Details
+
+
 def _on_other_days(
     group: GroupLog, plan: WorldPlan, seeds: Iterable[int], span: tuple[int | None, int | None]
-) -> Iterator[Measures]:
+) -> Iterator[_Found]:
     for seed in seeds:
-        yield _measure(group, World(on_another_day(plan, group.formed_ms, seed), seed).run(), span)
+        yield _look(group, World(on_another_day(plan, group.formed_ms, seed), seed).run(), span)
 
 
-def _measure(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Measures:
-    return measured(history, group.group_id, group.partitions, counted(Span(*span), group.plan, group.formed_ms))
-
-
-def _detail(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> Details:
-    return detailed(history, group.group_id, group.partitions, counted(Span(*span), group.plan, group.formed_ms))
+def _look(group: GroupLog, history: History, span: tuple[int | None, int | None]) -> _Found:
+    counts = counted(Span(*span), group.plan, group.formed_ms)
+    return _Found(
+        measured(history, group.group_id, group.partitions, counts),
+        detailed(history, group.group_id, group.partitions, counts),
+    )
 
 
 def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
@@ -143,37 +159,6 @@ def _calibration(group: GroupLog, histories: Sequence[History]) -> Calibration:
     return Calibration(len(group.rebalances), *typical, tuple(shown))
 
 
-def paired(
-    recorded: Sequence[Rebalance], simulated: Sequence[Rebalance]
-) -> list[tuple[Rebalance | None, Rebalance | None]]:
-    """Returns each recorded rebalance with the simulated one of the same trigger that began nearest to it.
-
-    Those that are nearest to each other come first: of two within a second, one isn't to have the other's.
-    """
-    near = sorted(
-        (abs(one.start_ms - rebalance.start_ms), place, other)
-        for place, rebalance in enumerate(recorded)
-        for other, one in enumerate(simulated)
-        if one.trigger == rebalance.trigger
-        and abs(one.start_ms - rebalance.start_ms) <= max(MATCH_MS, rebalance.duration_ms / 10)
-    )
-    chosen: dict[int, int] = {}
-    taken: set[int] = set()
-    for _, place, other in near:
-        if place not in chosen and other not in taken:
-            chosen[place] = other
-            taken.add(other)
-    pairs: list[tuple[Rebalance | None, Rebalance | None]] = [
-        (rebalance, simulated[chosen[place]] if place in chosen else None) for place, rebalance in enumerate(recorded)
-    ]
-    return sorted([*pairs, *((None, one) for n, one in enumerate(simulated) if n not in taken)], key=_start_ms)
-
-
-def _start_ms(pair: tuple[Rebalance | None, Rebalance | None]) -> float:
-    first = pair[0] or pair[1]
-    return 0.0 if first is None else first.start_ms
-
-
 def _middle(found: Sequence[Measures]) -> Measures:
     """Returns the counts that most worlds have, and the mean of times."""
     return Measures(
@@ -182,6 +167,12 @@ def _middle(found: Sequence[Measures]) -> Measures:
         _most_common([m.moves for m in found]),
         _most_common([m.expulsions for m in found]),
     )
+
+
+def _expected(found: Sequence[Measures]) -> Measures:
+    """Returns the middle of several days: of moves, whose number the ids decide that members draw, the mean, too."""
+    moves = round(fmean(m.moves for m in found), 1)
+    return replace(_middle(found), moves=int(moves) if moves.is_integer() else moves)
 
 
 def _spread(found: Sequence[Measures]) -> Spread:

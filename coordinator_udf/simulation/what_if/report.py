@@ -40,6 +40,8 @@ def report_lines(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> It
             yield f"  nothing is counted: {outcome.uncounted}"
         for text in outcome.without_effect:
             yield f"  changes nothing: {text}"
+        if outcome.is_of_other_days:
+            yield "  once changed it goes another way: of what is chance then the middle is shown"
         for name, title in _TITLES.items():
             before, after = getattr(outcome.base, name), getattr(outcome.changed, name)
             spread = f"{_range(outcome.base_spread, name)} -> {_range(outcome.changed_spread, name)}"
@@ -76,6 +78,7 @@ def as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str], change: Ch
                 **_details(o),
                 "spread": {"base": _ranges(o.base_spread), "changed": _ranges(o.changed_spread)},
                 "unknown": list(o.unknown),
+                "changed_is_of_other_days": o.is_of_other_days,
                 "nothing_counted": o.uncounted,
                 "without_effect": list(o.without_effect),
             }
