@@ -21,6 +21,7 @@ class Timekeeper:
         """Makes a timekeeper of what a plan knows, whose world starts at a time in milliseconds since the epoch."""
         self._lateness_ms = plan.lateness_ms
         self._beats_ms = [start_ms + time for time in plan.beats_ms]
+        self._close_ms = None if plan.close_at_ms is None else start_ms + plan.close_at_ms
         self._acks_ms = {start_ms + time for time in plan.acks_ms}
         self._looks_ms = [start_ms + time for time in plan.looks_ms]
         self._sent_ms = [(api, start_ms + came, start_ms + went) for api, came, went in plan.sent_ms]
@@ -43,11 +44,14 @@ class Timekeeper:
         One that is known to have gone out within half an interval of then is the same: what set its timer was as much
         earlier or later, and if the heartbeat wasn't taken for it, all that follow would be so far off. One that said
         what its member owns only if there is no other: it went out for that, and only at times when it was due as well.
-        And one that is known to have told of another subscription in the interval before.
+        And one that is known to have told of another subscription in the interval before. One that is due shortly
+        before its application closes, and isn't known, didn't go out any more.
         """
         known_ms = self._known_beat_ms(due_ms) if self._beats_ms else None
         if known_ms is not None:
             return known_ms - due_ms
+        if self._beats_ms and self._close_ms is not None and 0 <= self._close_ms - due_ms <= _SAME_MS:
+            return self._close_ms - due_ms + 1
         return self._lateness_ms[0] if len(self._lateness_ms) == 1 else self._draws.choice(self._lateness_ms)
 
     def _known_beat_ms(self, due_ms: int) -> int | None:

@@ -37,3 +37,13 @@ def test_who_joined_at_once_was_in_poll() -> None:
     assert not timekeeper.is_known_to_send("JoinGroup", 1_001, 1_002)
     assert not timekeeper.is_known_to_send("SyncGroup", 1_001, 1_010)
     assert not timekeeper.is_known_to_send("JoinGroup", 5_000, 5_010)
+
+
+def test_a_heartbeat_that_the_log_lacks_before_a_close_has_not_gone_out() -> None:
+    """Whose heartbeat was due a moment before it left, and who sent none, was late with it."""
+    plan = MemberPlan("c", 1, "g", ("t",), 0, {"heartbeat.interval.ms": 1_000}, close_at_ms=5_000, beats_ms=(3_900,))
+    timekeeper = Timekeeper(plan, 0, Random(0))
+    assert 4_900 + timekeeper.late_ms(4_900) > 5_000
+    # One that is known, or due long before, has.
+    assert timekeeper.late_ms(3_890) == 10
+    assert timekeeper.late_ms(4_840) == 0
