@@ -191,7 +191,7 @@ def test_what_kip_848_hands_over_hangs_on_random_member_ids() -> None:
     base = _group("W2")
     plan = changed_plan(base.plan, CHANGES["consumer"])
 
-    def moves(seed: int, ids: dict[str, tuple[str, ...]]) -> int:
+    def moves(seed: int, ids: dict[str, tuple[str, ...]]) -> float:
         members = tuple(replace(member, member_ids=ids.get(member.name, ())) for member in plan.members)
         history = World(replace(plan, members=members), seed).run()
         return measured(history, base.group_id, base.partitions, _span("W2")).moves

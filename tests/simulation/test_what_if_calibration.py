@@ -9,9 +9,10 @@ import pytest
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.what_if.change import Change
-from coordinator_udf.simulation.what_if.comparison import compare, paired
+from coordinator_udf.simulation.what_if.comparison import compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
+from coordinator_udf.simulation.what_if.pairing import paired
 from coordinator_udf.simulation.what_if.rebalances import (
     MEMBER_ADDED,
     MEMBER_LEFT,
