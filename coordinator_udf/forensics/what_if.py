@@ -74,6 +74,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
         unknown: what the log doesn't tell, in words.
         nothing_counted: why nothing of it is counted, in words, if nothing is.
         without_effect: what of the change makes no difference to it, in words.
+        changed_is_of_other_days: whether `changed` is the middle of days on which what is chance is drawn anew.
         options: what was asked for, as the command's options.
     """
 
@@ -85,6 +86,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
     refused_members: RefusedMembers = RefusedMembers()
     nothing_counted: str | None = None
     without_effect: tuple[str, ...] = ()
+    changed_is_of_other_days: bool = False
     options: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -111,6 +113,7 @@ class _Group(msgspec.Struct, frozen=True):
     refused_members: RefusedMembers = RefusedMembers()
     nothing_counted: str | None = None
     without_effect: tuple[str, ...] = ()
+    changed_is_of_other_days: bool = False
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -138,6 +141,7 @@ def read_what_if(path: Path) -> dict[str, WhatIfResult]:
                 group.refused_members,
                 group.nothing_counted,
                 group.without_effect,
+                group.changed_is_of_other_days,
                 read.options,
             )
             for group_id, group in read.groups.items()

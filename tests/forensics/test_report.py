@@ -357,6 +357,7 @@ def test_what_a_prediction_does_not_count_or_change_is_told_beside_its_figures(
         "unknown": [],
         "nothing_counted": "the log ends before the group is through",
         "without_effect": ["group.max.size: no member speaks the protocol classic"],
+        "changed_is_of_other_days": True,
     }
     path = tmp_path / "what-if.json"
     name = facts.group_id
@@ -366,3 +367,4 @@ def test_what_a_prediction_does_not_count_or_change_is_told_beside_its_figures(
     assert "--static" in page
     assert "say nothing of it: the log ends before the group is through." in page
     assert "Makes no difference to this group: group.max.size: no member speaks the protocol classic." in page
+    assert "Once changed the group goes another way" in page
