@@ -110,6 +110,16 @@ def test_a_heartbeat_interval_is_that_of_the_groups_own_protocol(change: Change)
     assert {properties["heartbeat.interval.ms"] for properties in _properties(CONSUMER, change)} == {3_000}
 
 
+@pytest.mark.parametrize(("log", "times"), [(CLASSIC, 3), (CONSUMER, 1)])
+def test_classic_heartbeats_that_are_further_apart_are_as_much_later(log: str, times: int) -> None:
+    """KIP-848's go out when they are due, by a timer of their own."""
+    plan = _group(log).plan
+    changed = changed_plan(plan, Change(heartbeat_interval_ms=3_000))
+    assert any(max(member.lateness_ms) > 1 for member in plan.members)
+    for before, after in zip(plan.members, changed.members, strict=True):
+        assert after.lateness_ms == tuple(times * late_ms for late_ms in before.lateness_ms)
+
+
 def test_each_member_of_a_group_that_migrates_is_changed_as_its_own_protocol_has_it() -> None:
     change = Change(session_timeout_ms=20_000)
     spoken = {p.get("group.protocol", "classic"): p.get("session.timeout.ms") for p in _properties(MIGRATING, change)}
