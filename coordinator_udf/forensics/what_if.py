@@ -74,7 +74,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
         unknown: what the log doesn't tell, in words.
         nothing_counted: why nothing of it is counted, in words, if nothing is.
         without_effect: what of the change makes no difference to it, in words.
-        changed_is_of_other_days: whether `changed` is the middle of days on which what is chance is drawn anew.
+        base_on_other_days: what `base` is on days on which chance is drawn, if `changed` is of such days.
         options: what was asked for, as the command's options.
     """
 
@@ -86,7 +86,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
     refused_members: RefusedMembers = RefusedMembers()
     nothing_counted: str | None = None
     without_effect: tuple[str, ...] = ()
-    changed_is_of_other_days: bool = False
+    base_on_other_days: Figures | None = None
     options: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -96,12 +96,19 @@ class WhatIfResult(msgspec.Struct, frozen=True):
             for name, title in _TITLES.items()
         ]
 
+    def expected_before(self) -> str:
+        """Returns what is counted before the change on days on which chance is drawn; nothing if that isn't known."""
+        of = self.base_on_other_days
+        shown = [] if of is None else [f"{_figure(getattr(of, name), name)} {title}" for name, title in _TITLES.items()]
+        return ", ".join(shown)
+
+
+def _figure(value: float, name: str) -> str:
+    return f"{value:.{1 if name == 'unowned_s' or value % 1 else 0}f}"
+
 
 def _cell(figures: Figures, ranges: Ranges, name: str) -> str:
-    figure = getattr(figures, name)
-    shown, least, most = (
-        f"{value:.{1 if name == 'unowned_s' or value % 1 else 0}f}" for value in (figure, *getattr(ranges, name))
-    )
+    shown, least, most = (_figure(value, name) for value in (getattr(figures, name), *getattr(ranges, name)))
     return shown if least == most else f"{shown} ({least} to {most})"
 
 
@@ -113,7 +120,7 @@ class _Group(msgspec.Struct, frozen=True):
     refused_members: RefusedMembers = RefusedMembers()
     nothing_counted: str | None = None
     without_effect: tuple[str, ...] = ()
-    changed_is_of_other_days: bool = False
+    base_on_other_days: Figures | None = None
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -141,7 +148,7 @@ def read_what_if(path: Path) -> dict[str, WhatIfResult]:
                 group.refused_members,
                 group.nothing_counted,
                 group.without_effect,
-                group.changed_is_of_other_days,
+                group.base_on_other_days,
                 read.options,
             )
             for group_id, group in read.groups.items()

@@ -165,6 +165,9 @@ def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chanc
     if process.plan.looks_ms and planned_ms is not None and planned_ms > now_ms:
         # It has looked just now; what its thread hears in the same millisecond doesn't let it look at another time.
         return planned_ms
+    if process.waits_for_commit and process.last_poll_ms != now_ms:
+        # Its poll went round and round until this came.
+        return now_ms + 1
     if process.last_poll_ms == now_ms and not process.has_looked_twice:
         process.has_looked_twice = True
         return now_ms + _WOKEN_MS
@@ -196,17 +199,16 @@ def _wakes_ms(process: Process, records: Records, now_ms: int) -> int:
     """Returns when Java's poll next wakes up, or the next one begins (AsyncKafkaConsumer.pollForFetches).
 
     It waits until records come, its time is over or the next commit is due: for no time if that is due and has to wait
-    for another commit's answer.
+    for another commit's answer. It then goes round until something comes from the network, for which it looks here.
     """
     due_ms = process.commit_due_ms()
-    if process.config.enable_auto_commit and (due_ms is None or due_ms <= now_ms):
-        return now_ms + 1
+    process.waits_for_commit = process.config.enable_auto_commit and (due_ms is None or due_ms <= now_ms)
     began_ms = _began_ms(process, records, now_ms)
     if began_ms > now_ms:
         return began_ms
     poll_ms = max(1, process.plan.poll_ms)
     wakes_ms = began_ms + poll_ms * ((now_ms - began_ms) // poll_ms + 1)
-    if due_ms is not None:
+    if due_ms is not None and due_ms > now_ms:
         wakes_ms = min(wakes_ms, due_ms)
     record_ms = records.next_ms(process.owned, now_ms)
     if record_ms is not None and record_ms <= wakes_ms:

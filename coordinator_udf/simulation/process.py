@@ -54,6 +54,7 @@ class Process:
         loop_ms: when its application's loop of poll and work began.
         resumes_ms: when its application goes on, where that stands still.
         last_poll_ms: when it last polled.
+        waits_for_commit: whether the next commit is due and waits for another one's answer, and its poll for that.
         poll_at_ms: when it is to poll next by itself; None if that is nowhere planned.
         is_watching: whether that is when it next looks whether its thread has anything for it.
         has_looked_twice: whether it was woken up once more since it last waited for records.
@@ -84,6 +85,7 @@ class Process:
     loop_ms: int = 0
     resumes_ms: int = 0
     last_poll_ms: int = -1
+    waits_for_commit: bool = False
     poll_at_ms: int | None = None
     is_watching: bool = False
     has_looked_twice: bool = False

@@ -39,14 +39,15 @@ class Rhythm:
 def repeats_itself(plan: WorldPlan) -> bool:
     """Tells whether nothing in a world's stable stretches is left to chance.
 
-    Answers that come once in a while put off the next heartbeat of a KIP-848 member, each time by a drawn backoff.
+    Answers that come once in a while put off the next heartbeat of a KIP-848 member, each time by a drawn backoff; and
+    commits that wait until records are worked on drift as records do.
     """
     puts_off = plan.cadence_ms > 0 and any(m.is_kip_848 for m in plan.members)
     return not puts_off and all(_is_on_time(m) for m in plan.members)
 
 
 def _is_on_time(member: MemberPlan) -> bool:
-    return set(member.lateness_ms) == {0} and not member.beats_ms
+    return set(member.lateness_ms) == {0} and not member.beats_ms and not member.wakes_when_due
 
 
 def rhythm(plan: WorldPlan, processes: Collection[Process], at_ms: int, consumer_heartbeat_ms: int) -> Rhythm | None:

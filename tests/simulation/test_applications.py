@@ -9,8 +9,10 @@ import pytest
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.application import Records
+from coordinator_udf.simulation.application_loops import ApplicationLoops
 from coordinator_udf.simulation.history import AnsweredRequest
-from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.world import World
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
@@ -105,6 +107,36 @@ def test_a_poll_that_wakes_up_when_a_commit_is_due_gives_partitions_up_then(join
 
     assert waited_ms(wakes_when_due=True) < 1_100
     assert waited_ms(wakes_when_due=False) > 2_000
+
+
+def test_a_commit_that_is_due_waits_until_records_are_worked_on() -> None:
+    """An application works on each record for 80 of 100 ms, and polls when it is through."""
+    properties = {"group.protocol": "consumer", "auto.commit.interval.ms": 1_000}
+    member = MemberPlan("a", 1, "g", ("t",), 1_000, properties, process_ms=80, wakes_when_due=True)
+    plan = WorldPlan((member,), (TopicPlan("t", 1, records_s=10.0),), 60_000, SHORT_SESSIONS, keeps_requests=True)
+    history = World(plan, 1).run()
+    commits_ms = [one.arrived_ms - plan.start_ms for one in history.answered if one.api == "OffsetCommit"][3:-1]
+    assert len(commits_ms) > 40
+    # A record comes each 100 ms, and is fetched a moment later.
+    assert all(time_ms % 100 in range(81, 100) or time_ms % 100 == 0 for time_ms in commits_ms)
+
+
+def test_who_waits_for_a_coordinator_to_commit_doesnt_poll_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    polls = 0
+    poll = ApplicationLoops._poll
+
+    def counted(loops: ApplicationLoops, process: Process) -> bool:
+        nonlocal polls
+        polls += 1
+        return poll(loops, process)
+
+    monkeypatch.setattr(ApplicationLoops, "_poll", counted)
+    properties = {"group.protocol": "consumer", "auto.commit.interval.ms": 1_000}
+    member = MemberPlan("a", 1, "g", ("t",), 1_000, properties, wakes_when_due=True)
+    topics, failovers = (TopicPlan("t", 4, records_s=10.0),), (Failover(10_000, 30_000),)
+    World(WorldPlan((member,), topics, 60_000, SHORT_SESSIONS, failovers=failovers), 1).run()
+    # With the records, and twice each: four in ten a second.
+    assert polls < 60 * 100
 
 
 def test_records_come_evenly() -> None:

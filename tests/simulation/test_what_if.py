@@ -93,7 +93,7 @@ def test_a_change_that_changes_nothing_foretells_the_base(workload: str, variant
     """Nobody is silent for long in a rolling deploy: its recorded times hold under a longer session timeout, too."""
     outcome = _foretold(workload, variant)
     assert outcome.base == outcome.changed
-    assert not outcome.is_of_other_days
+    assert outcome.base_on_other_days is None
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,16 @@ def test_a_group_that_goes_another_way_is_foretold_by_what_other_days_have_on_av
 ) -> None:
     group, change, span = _group(workload), CHANGES[variant], _span(workload)
     outcome = compare(group, change, range(2), span, range(6))
-    assert outcome.is_of_other_days
-    plan = changed_plan(group.plan, change)
-    days = [World(on_another_day(plan, group.formed_ms, seed), seed).run() for seed in range(6)]
-    found = [measured(day, group.group_id, group.partitions, span) for day in days]
+    plans = group.plan, changed_plan(group.plan, change)
+    before, found = (
+        [
+            measured(World(on_another_day(plan, group.formed_ms, seed), seed).run(), group.group_id, born, span)
+            for seed in range(6)
+        ]
+        for plan, born in zip(plans, 2 * [group.partitions], strict=True)
+    )
+    assert outcome.base_on_other_days is not None
+    assert outcome.base_on_other_days.unowned_s == pytest.approx(fmean(one.unowned_s for one in before), abs=0.001)
     assert outcome.changed.unowned_s == pytest.approx(fmean(one.unowned_s for one in found), abs=0.001)
     assert outcome.changed.moves == pytest.approx(fmean(one.moves for one in found), abs=0.05)
     assert sum(outcome.changed_details.unowned_s.values()) == pytest.approx(outcome.changed.unowned_s, abs=0.05)

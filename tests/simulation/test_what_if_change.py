@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -112,12 +113,37 @@ def test_a_heartbeat_interval_is_that_of_the_groups_own_protocol(change: Change)
 
 @pytest.mark.parametrize(("log", "times"), [(CLASSIC, 3), (CONSUMER, 1)])
 def test_classic_heartbeats_that_are_further_apart_are_as_much_later(log: str, times: int) -> None:
-    """KIP-848's go out when they are due, by a timer of their own."""
+    """KIP-848's go out when they are due, by a timer of their own. A machine that hangs doesn't hang for longer."""
     plan = _group(log).plan
-    changed = changed_plan(plan, Change(heartbeat_interval_ms=3_000))
-    assert any(max(member.lateness_ms) > 1 for member in plan.members)
-    for before, after in zip(plan.members, changed.members, strict=True):
-        assert after.lateness_ms == tuple(times * late_ms for late_ms in before.lateness_ms)
+    lateness_ms = (1, 4, 5, 5, 6, 200)
+    plan = replace(plan, members=tuple(replace(member, lateness_ms=lateness_ms) for member in plan.members))
+    more_ms = 5 * (times - 1)
+    for member in changed_plan(plan, Change(heartbeat_interval_ms=3_000)).members:
+        assert member.lateness_ms == tuple(late_ms + more_ms for late_ms in lateness_ms)
+
+
+@pytest.mark.parametrize(
+    ("log", "change", "follows"),
+    [
+        (CONSUMER, Change(assignor="range"), False),
+        (CONSUMER, Change(assignor="uniform"), True),
+        (CLASSIC, Change(assignor="roundrobin"), False),
+        (CLASSIC, Change(assignor="range"), True),
+        (CLASSIC, Change(max_poll_interval_ms=200_000), True),
+    ],
+)
+def test_a_group_whose_partitions_are_assigned_otherwise_doesnt_follow_the_recorded_day(
+    log: str, change: Change, follows: bool
+) -> None:
+    outcome = compare(_group(log), change, range(1), (None, None), range(1))
+    assert (outcome.base_on_other_days is None) == follows
+
+
+def test_the_rate_of_records_is_read_off_commits_that_name_topics_by_ids() -> None:
+    """As OffsetCommit does from version 10 on, which Java's members of KIP-848 send."""
+    for log in (CLASSIC, CONSUMER):
+        (topic,) = _group(log).plan.topics
+        assert topic.records_s == pytest.approx(20 / 12, rel=0.05)
 
 
 def test_each_member_of_a_group_that_migrates_is_changed_as_its_own_protocol_has_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any, Final
 
 from coordinator_udf.assignors import configured_assignors
@@ -179,12 +180,14 @@ def _scaled_lateness_ms(member: MemberPlan, changed: MemberPlan) -> tuple[int, .
     """Returns how late heartbeats go out that are further apart than they were, or less far.
 
     A classic member's thread waits retry.backoff.ms at a time until one is due (AbstractCoordinator.HeartbeatThread),
-    each time a little longer: two programs that are 16 ms late in three seconds were 5 ms late in one.
+    each time a little longer: two programs that are 16 ms late in three seconds were 5 ms late in one. Other libraries'
+    are taken for Java's. What is not the rule, as when a machine hangs, stays as long as it was.
     """
     if protocol_of(member) == CONSUMER:
         return member.lateness_ms
-    before_ms, after_ms = (one.config().heartbeat_interval_ms for one in (member, changed))
-    return tuple(round(late_ms * after_ms / before_ms) for late_ms in member.lateness_ms)
+    times = int(changed.properties["heartbeat.interval.ms"]) / member.config().heartbeat_interval_ms
+    more_ms = round(median(member.lateness_ms) * (times - 1))
+    return tuple(max(0, late_ms + more_ms) for late_ms in member.lateness_ms)
 
 
 def _changed_properties(member: MemberPlan, protocol: str, turn: _Turn) -> dict[str, Any]:

@@ -55,7 +55,8 @@ class Outcome:
     Attributes:
         base_spread, changed_spread: between what it may lie, as what was chance in the log might have been otherwise.
         base_details, changed_details: of each member and partition; the mean of the seeds.
-        is_of_other_days: whether `changed` is the middle of worlds in which what was chance is drawn anew.
+        base_on_other_days: what `base` is on other days, where the group no longer follows the recorded one once it is
+            changed: then `changed` is of other days, and to be compared with this. Else None.
         uncounted: why nothing of it is counted, in words, if nothing is.
         without_effect: what of the change makes no difference to it, in words.
     """
@@ -69,7 +70,7 @@ class Outcome:
     base_details: Details
     changed_details: Details
     unknown: tuple[str, ...]
-    is_of_other_days: bool = False
+    base_on_other_days: Measures | None = None
     uncounted: str | None = None
     without_effect: tuple[str, ...] = ()
 
@@ -104,13 +105,13 @@ def compare(
     base, changed = ([_look(group, history, span) for history in one] for one in (as_they_were, as_changed))
     base_days = list(_on_other_days(group, group.plan, other_days, span))
     changed_days = list(_on_other_days(group, other, other_days, span))
-    is_of_other_days = bool(changed_days) and goes_another_way(group, other, as_they_were, as_changed)
-    told = changed_days if is_of_other_days else changed
+    is_another_day = bool(changed_days) and goes_another_way(group, other, as_they_were, as_changed)
+    told = changed_days if is_another_day else changed
     return Outcome(
         group.group_id,
         _calibration(group, as_they_were),
         _middle([one.measures for one in base]),
-        (_expected if is_of_other_days else _middle)([one.measures for one in told]),
+        (_expected if is_another_day else _middle)([one.measures for one in told]),
         _spread([one.measures for one in (*base, *base_days)]),
         _spread([one.measures for one in (*changed, *changed_days)]),
         mean_of([one.details for one in base]),
@@ -120,7 +121,7 @@ def compare(
             *assumed(group.plan, other, change),
             *formed_too_late(group.plan, group.partitions, as_they_were, as_changed),
         ),
-        is_of_other_days,
+        _expected([one.measures for one in base_days]) if is_another_day else None,
         why_nothing_is_counted(group.plan, group.formed_ms, Span(*span)),
         tuple(without_effect(group.plan, other, change)),
     )

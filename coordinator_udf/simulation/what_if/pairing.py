@@ -48,15 +48,18 @@ def _start_ms(pair: tuple[Rebalance | None, Rebalance | None]) -> float:
 def goes_another_way(
     group: GroupLog, changed: WorldPlan, as_they_were: Sequence[History], as_changed: Sequence[History]
 ) -> bool:
-    """Tells whether a group, once changed, is no more what the log shows, so that its recorded times are another's.
+    """Tells whether a group, once changed, no longer follows the recorded day.
 
-    It isn't where members do things at other times by what was changed (another protocol or assignor, other
-    heartbeats), and where most of the worlds don't have the same rebalances as before.
+    That is so where members' recorded times aren't used any more (another protocol, other heartbeats), where partitions
+    are assigned otherwise, and where most of the worlds have other rebalances than before.
 
     Args:
         as_they_were, as_changed: worlds of the group before and after the change, of the same seeds.
     """
-    if any(_known(was) != _known(will_be) for was, will_be in zip(group.plan.members, changed.members, strict=True)):
+    if _assignors(group.plan) != _assignors(changed) or any(
+        _recorded_times(was) != _recorded_times(will_be)
+        for was, will_be in zip(group.plan.members, changed.members, strict=True)
+    ):
         return True
     changed_ms = group.plan.topics_changed_ms()
     others = 0
@@ -66,6 +69,12 @@ def goes_another_way(
     return 2 * others > len(as_changed)
 
 
-def _known(member: MemberPlan) -> tuple[object, ...]:
-    """Returns what the log shows of when a member did things."""
+def _assignors(plan: WorldPlan) -> tuple[object, ...]:
+    """Returns who assigns partitions: what members ask for, and what the coordinator has."""
+    names = ("partition.assignment.strategy", "group.remote.assignor")
+    asked_for = tuple(member.properties.get(name) for member in plan.members for name in names)
+    return asked_for, plan.settings.get("group.consumer.assignors")
+
+
+def _recorded_times(member: MemberPlan) -> tuple[object, ...]:
     return member.beats_ms, member.looks_ms, member.sent_ms

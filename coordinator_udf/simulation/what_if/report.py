@@ -40,12 +40,13 @@ def report_lines(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> It
             yield f"  nothing is counted: {outcome.uncounted}"
         for text in outcome.without_effect:
             yield f"  changes nothing: {text}"
-        if outcome.is_of_other_days:
-            yield "  once changed it goes another way: of what is chance then the middle is shown"
+        if outcome.base_on_other_days is not None:
+            yield from _other_days_lines(outcome.base_on_other_days)
         for name, title in _TITLES.items():
             before, after = getattr(outcome.base, name), getattr(outcome.changed, name)
+            changed_from = getattr(outcome.base_on_other_days or outcome.base, name)
             spread = f"{_range(outcome.base_spread, name)} -> {_range(outcome.changed_spread, name)}"
-            yield f"{_line(title, before, after)}   {_change(before, after):<9} by chance {spread}"
+            yield f"{_line(title, before, after)}   {_change(changed_from, after):<9} by chance {spread}"
         yield from _detail_lines(outcome)
         for text in outcome.unknown:
             yield f"  not known: {text}"
@@ -78,7 +79,7 @@ def as_json(outcomes: Sequence[Outcome], left_out: Mapping[str, str], change: Ch
                 **_details(o),
                 "spread": {"base": _ranges(o.base_spread), "changed": _ranges(o.changed_spread)},
                 "unknown": list(o.unknown),
-                "changed_is_of_other_days": o.is_of_other_days,
+                "base_on_other_days": None if o.base_on_other_days is None else asdict(o.base_on_other_days),
                 "nothing_counted": o.uncounted,
                 "without_effect": list(o.without_effect),
             }
@@ -143,6 +144,13 @@ def _changed_line(title: str, before: float, after: float) -> str:
 
 def _change(before: float, after: float) -> str:
     return f"({_figure(after - before, sign=True)})"
+
+
+def _other_days_lines(base: Measures) -> Iterator[str]:
+    """Yields what is to be known of figures after a change that are of other days, and what those are before it."""
+    figures = ", ".join(f"{title} {_figure(getattr(base, name))}" for name, title in _TITLES.items())
+    yield "  once changed, it no longer follows the recorded day: what comes then is of days on which chance is drawn;"
+    yield f"  what changes is told from what those have before the change: {figures}"
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:

@@ -22,14 +22,18 @@ def topics_of_log(entries: Sequence[Entry]) -> TopicHistory:
     return topic_history(traces, [change for entry in entries for change in topic_changes(entry)], lambda: entries)
 
 
-def _records_s(topic: str, processes: Iterable[LoggedProcess]) -> float:
-    """Returns how many records a second a partition of a topic had, by the offsets that were committed; on average."""
+def _records_s(topic: str, topic_id: str, processes: Iterable[LoggedProcess]) -> float:
+    """Returns how many records a second a partition of a topic had, by the offsets that were committed; on average.
+
+    OffsetCommit names topics by their ids from version 10 on.
+    """
     first: dict[int, tuple[float, int]] = {}
     last: dict[int, tuple[float, int]] = {}
     for process in processes:
         for entry in process.of("OffsetCommit"):
             for named in entry.request.get("topics", ()):
-                for place in named["partitions"] if named.get("name") == topic else ():
+                is_meant = named.get("name") == topic or named.get("topicId") == topic_id
+                for place in named["partitions"] if is_meant else ():
                     committed = arrived_ms(entry), place["committedOffset"]
                     first.setdefault(place["partitionIndex"], committed)
                     last[place["partitionIndex"]] = max(last.get(place["partitionIndex"], committed), committed)
@@ -83,7 +87,7 @@ def wanted_topics(
         for name, topic in here.items():
             if topic.partitions > partitions.get(name, 0):
                 partitions[name] = topic.partitions
-                plans.append(TopicPlan(name, topic.partitions, at_ms, _records_s(name, processes), topic.id))
+                plans.append(TopicPlan(name, topic.partitions, at_ms, _records_s(name, topic.id, processes), topic.id))
         for name in [name for name, count in partitions.items() if count and name not in here]:
             partitions[name] = 0
             plans.append(TopicPlan(name, 0, at_ms))
