@@ -92,7 +92,11 @@ def main(
     end: _To = None,
     seeds: Annotated[
         int,
-        typer.Option(min=1, max=_MOST_WORLDS, help="How many worlds to run; figures are what most of them have."),
+        typer.Option(
+            min=1,
+            max=_MOST_WORLDS,
+            help="How many worlds to run, and as many of other days; counts are what most have, times are means.",
+        ),
     ] = 20,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON.")] = None,
 ) -> None:
