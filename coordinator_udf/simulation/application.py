@@ -184,11 +184,16 @@ def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chanc
         return now_ms + process.config.max_poll_interval_ms // 3
     if process.owned and _wakes_when_due(process):
         return _wakes_ms(process, records, now_ms)
-    record_ms = None if works_long(process.plan, process.config) else records.next_ms(process.owned, now_ms)
-    if record_ms is not None and record_ms <= now_ms + waits_ms:
-        # Fetched, handed over, and worked on.
-        return record_ms + 1 + process.plan.process_ms
-    return now_ms + waits_ms
+    if works_long(process.plan, process.config):
+        return now_ms + waits_ms
+    return _or_after_records_ms(process, records, now_ms, now_ms + waits_ms)
+
+
+def _or_after_records_ms(process: Process, records: Records, now_ms: int, until_ms: int) -> int:
+    """Returns when an application is through with the next records, a time that is told if none come by then."""
+    record_ms = records.next_ms(process.owned, now_ms)
+    # Fetched, handed over, and worked on.
+    return until_ms if record_ms is None or record_ms > until_ms else record_ms + 1 + process.plan.process_ms
 
 
 def _wakes_when_due(process: Process) -> bool:
@@ -210,11 +215,7 @@ def _wakes_ms(process: Process, records: Records, now_ms: int) -> int:
     wakes_ms = began_ms + poll_ms * ((now_ms - began_ms) // poll_ms + 1)
     if due_ms is not None and due_ms > now_ms:
         wakes_ms = min(wakes_ms, due_ms)
-    record_ms = records.next_ms(process.owned, now_ms)
-    if record_ms is not None and record_ms <= wakes_ms:
-        # Fetched, handed over, and worked on.
-        return record_ms + 1 + process.plan.process_ms
-    return wakes_ms
+    return _or_after_records_ms(process, records, now_ms, wakes_ms)
 
 
 def _began_ms(process: Process, records: Records, now_ms: int) -> int:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.simulation.measures import Measures, measured
+from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.what_if.change import Change, changed_plan
 from coordinator_udf.simulation.what_if.comparison import Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
@@ -32,14 +33,16 @@ CHANGES = {
     "consumer": Change(protocol="consumer", settings=SHORT_SESSIONS),
 }
 #: What really happened: rebalances, partition-seconds without an owner, moves (from the recordings' README). W1 is
-#: taken from the quiet machine: on the busy one the same run differs from itself by more than any setting does. Of
-#: moves of W2-consumer the mean of three runs stands (8, 8, 10): the ids that members draw decide it.
+#: taken from the quiet machine: on the busy one the same run differs from itself by more than any setting does.
 REAL = {
     ("W1", "base"): (10, 10.3, 46), ("W1", "static"): (0, 23.7, 0), ("W1", "cooperative"): (15, 16.1, 24),
     ("W1", "consumer"): (10, 12.6, 22), ("W2", "base"): (3, 111.5, 8), ("W2", "static"): (2, 41.8, 8),
-    ("W2", "session30"): (2, 562.7, 0), ("W2", "consumer"): (4, 61.7, 8.7), ("W3", "base"): (4, 0.8, 16),
+    ("W2", "session30"): (2, 562.7, 0), ("W2", "consumer"): (4, 61.7, 8), ("W3", "base"): (4, 0.8, 16),
     ("W3", "cooperative"): (6, 6.0, 12), ("W3", "consumer"): (4, 4.1, 12),
 }  # fmt: skip
+#: Where the ids that members draw decide how many partitions move (8 or 10), so that the mean is off by more than a
+#: tenth: what is foretold as a spread.
+MOVES_BY_CHANCE = {("W2", "consumer")}
 
 
 def _folder(workload: str) -> Path:
@@ -68,7 +71,10 @@ def test_what_really_happened_is_foretold_from_the_base_log(workload: str, varia
     rebalances, unowned_s, moves = REAL[workload, variant]
     assert outcome.calibration.matched == outcome.calibration.recorded
     assert outcome.changed.rebalances == rebalances
-    assert abs(outcome.changed.moves - moves) <= 0.1 * moves
+    if (workload, variant) in MOVES_BY_CHANCE:
+        assert outcome.changed_spread.least.moves <= moves <= outcome.changed_spread.most.moves
+    else:
+        assert abs(outcome.changed.moves - moves) <= 0.1 * moves
     # One run's partition-seconds differ from another's by some seconds; see the recordings' README.
     assert abs(outcome.changed.unowned_s - unowned_s) <= max(0.15 * unowned_s, 3.0)
 
@@ -104,14 +110,12 @@ def test_a_group_that_goes_another_way_is_foretold_by_what_other_days_have_on_av
 ) -> None:
     group, change, span = _group(workload), CHANGES[variant], _span(workload)
     outcome = compare(group, change, range(2), span, range(6))
-    plans = group.plan, changed_plan(group.plan, change)
-    before, found = (
-        [
-            measured(World(on_another_day(plan, group.formed_ms, seed), seed).run(), group.group_id, born, span)
-            for seed in range(6)
-        ]
-        for plan, born in zip(plans, 2 * [group.partitions], strict=True)
-    )
+
+    def on_other_days(plan: WorldPlan) -> list[Measures]:
+        worlds = (World(on_another_day(plan, group.formed_ms, seed), seed) for seed in range(6))
+        return [measured(world.run(), group.group_id, group.partitions, span) for world in worlds]
+
+    before, found = on_other_days(group.plan), on_other_days(changed_plan(group.plan, change))
     assert outcome.base_on_other_days is not None
     assert outcome.base_on_other_days.unowned_s == pytest.approx(fmean(one.unowned_s for one in before), abs=0.001)
     assert outcome.changed.unowned_s == pytest.approx(fmean(one.unowned_s for one in found), abs=0.001)
@@ -202,7 +206,7 @@ def test_what_kip_848_hands_over_hangs_on_random_member_ids() -> None:
         history = World(replace(plan, members=members), seed).run()
         return measured(history, base.group_id, base.partitions, _span("W2")).moves
 
-    assert moves(0, ids) == 8
+    assert moves(0, ids) == REAL["W2", "consumer"][2]
     assert {moves(seed, {}) for seed in range(6)} == {8, 10}
 
 
