@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from random import Random
 
 import msgspec
@@ -201,7 +200,7 @@ class Delivery:
     def _look(self) -> None:
         """Has looked at whose memberships have ended since this was last called."""
         decisions = self._coordinator.shard.decisions
-        for decided in islice(decisions, self._seen, None):
+        for decided in decisions[self._seen :]:
             for transition in decided.transitions:
                 self.sessions.see(transition)
                 self._told.see(transition)
