@@ -132,6 +132,8 @@ def _next_settled_poll_ms(process: Process, records: Records, now_ms: int) -> in
     """Returns when an application polls next whose member is settled: when a commit is due."""
     # Before its max.poll.interval.ms is over in any case.
     next_ms = process.last_poll_ms + process.config.max_poll_interval_ms // 3
+    # What its poll waited for before it settled is over by the time that it is told of anything new.
+    process.waits_for_commit = False
     due_ms = process.commit_due_ms()
     waits = due_ms is None and process.config.enable_auto_commit
     if not waits:

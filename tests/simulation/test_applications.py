@@ -134,9 +134,12 @@ def test_who_waits_for_a_coordinator_to_commit_doesnt_poll_all_the_time(monkeypa
     properties = {"group.protocol": "consumer", "auto.commit.interval.ms": 1_000}
     member = MemberPlan("a", 1, "g", ("t",), 1_000, properties, wakes_when_due=True)
     topics, failovers = (TopicPlan("t", 4, records_s=10.0),), (Failover(10_000, 30_000),)
-    World(WorldPlan((member,), topics, 60_000, SHORT_SESSIONS, failovers=failovers), 1).run()
+    world = World(WorldPlan((member,), topics, 60_000, SHORT_SESSIONS, failovers=failovers), 1)
+    world.run()
     # With the records, and twice each: four in ten a second.
     assert polls < 60 * 100
+    # Nor does a poll wait for that any more when its member has settled.
+    assert not any(process.waits_for_commit for process in world._processes.values())
 
 
 def test_records_come_evenly() -> None:
