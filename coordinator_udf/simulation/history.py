@@ -246,6 +246,8 @@ class History:
         short_polls: the groups that may wait for members whose polls are too short for their pattern.
         poll_intervals_ms: max.poll.interval.ms of each process.
         longest_stays_ms: for how long processes may be in their groups from when on their applications stand still.
+        rebalance_timeouts_ms: how long a phase of a rebalance may take in each group, where that can be told.
+        say_goodbye: the processes that leave their groups when they close, and nothing keeps them from that.
         longest_session_ms: the longest session that one of its classic members may have.
         even_groups: the groups whose members are to have equal shares, with whether of each topic.
         with_static_members: the groups that have static members.
@@ -293,6 +295,8 @@ class History:
     short_polls: frozenset[str] = frozenset()
     poll_intervals_ms: dict[str, int] = field(default_factory=dict)
     longest_stays_ms: dict[str, int] = field(default_factory=dict)
+    rebalance_timeouts_ms: dict[str, int] = field(default_factory=dict)
+    say_goodbye: frozenset[str] = frozenset()
     longest_session_ms: int = 0
     even_groups: dict[str, bool] = field(default_factory=dict)
     with_static_members: frozenset[str] = frozenset()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from coordinator_udf.members.config import METADATA_MAX_AGE_MS
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.history import NO_LIMIT, History
+from coordinator_udf.simulation.outlasted import rebalance_timeouts_ms, who_says_goodbye
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.poll_intervals import longest_stays_ms
 from coordinator_udf.simulation.short_polls import groups_of_short_polls
@@ -32,6 +33,8 @@ def history_of(plan: WorldPlan) -> History:
         short_polls=groups_of_short_polls(plan),
         poll_intervals_ms={name: config.max_poll_interval_ms for name, config in configs.items()},
         longest_stays_ms=longest_stays_ms(plan),
+        rebalance_timeouts_ms=rebalance_timeouts_ms(plan),
+        say_goodbye=who_says_goodbye(plan),
         longest_session_ms=max(sessions_ms, default=0),
         even_groups=even_groups(plan),
         with_static_members=frozenset(one.group_id for one in plan.members if "group.instance.id" in one.properties),

@@ -36,6 +36,7 @@ from coordinator_udf.simulation.history import (
     TurnedAway,
 )
 from coordinator_udf.simulation.join_phases import waits_for_nobody
+from coordinator_udf.simulation.outlasted import outlasted
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.poll_intervals import kept_too_long
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
@@ -93,6 +94,7 @@ def violations(history: History) -> list[Violation]:
         *ended_without_cause(history),
         *kept_too_long(history),
         *waits_for_nobody(history),
+        *outlasted(history),
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history, why),
@@ -254,10 +256,10 @@ def _two_owners(history: History, why: _WhyTwo) -> Iterator[Violation]:
                 others_ms = {other: given_ms[event.group_id, other, partition] for other in others}
                 given_ms[event.group_id, process, partition] = event.ts_ms
                 if others and process not in excused.now and not is_over:
-                    detail = (
-                        f"{partition.topic}-{partition.partition} was given to {process} and is {', '.join(others)}'s"
-                    )
-                    kind = why.kind(event, partition, others_ms)
+                    detail = f"{_named([partition])} was given to {process} and is {', '.join(others)}'s"
+                    # Who had nothing when it left isn't told that it lost anything.
+                    untold = excused.is_told_late(process) and not owners[event.group_id].owned_by(process)
+                    kind = KEPT_UNAWARES if untold else why.kind(event, partition, others_ms)
                     yield Violation(event.ts_ms, event.group_id, kind, detail)
         if is_over:
             excused.hears(process)

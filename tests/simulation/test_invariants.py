@@ -249,3 +249,40 @@ def test_what_a_member_is_told_only_rises() -> None:
     # A generation that was never complete may come again; and a new group begins anew.
     assert told((10, 4, False), (12, 3, True)) == []
     assert told((10, 3, True), (40, 1, True)) == []
+
+
+# ---- what outlasts its time
+
+
+@pytest.mark.parametrize(("until_ms", "kinds"), [(30_000, []), (40_000, ["phase too long"])])
+def test_a_phase_of_a_rebalance_is_over_when_its_timer_fires(until_ms: int, kinds: list[str]) -> None:
+    def transition(ts_ms: int, from_state: str, to_state: str) -> Decisions:
+        decided = Decisions()
+        row = {"ts": ts_ms, "group_id": "g", "from_state": from_state, "to_state": to_state, "members": "[]"}
+        row["generation"] = 1
+        decided.transitions.append(tuple(row.get(name) for name in COLUMNS["transitions"]))
+        return decided
+
+    history = History(0, 60_000, {}, rebalance_timeouts_ms={"g": 30_000})
+    history.decisions = [
+        transition(100, "PreparingRebalance", "CompletingRebalance"),
+        transition(100 + until_ms, "CompletingRebalance", "Stable"),
+    ]
+    assert _kinds(history) == kinds
+    # Where the coordinator goes away it isn't known how long timers last.
+    assert _kinds(replace(history, rebalance_timeouts_ms={})) == []
+
+
+@pytest.mark.parametrize(
+    ("removed_ms", "is_stable", "kinds"),
+    [(12_000, True, ["didn't leave"]), (12_000, False, []), (3_000, True, [])],
+    ids=["removed late", "not a member yet", "removed at once"],
+)
+def test_who_closes_as_a_member_leaves(removed_ms: int, is_stable: bool, kinds: list[str]) -> None:
+    history = History(0, 20_000, {}, process_of={"m": "a/1"}, say_goodbye=frozenset({"a/1"}))
+    history.events = [_event(ts_ms, "a", name) for ts_ms, name in ((0, "start"), (1_000, "close"), (1_010, "closed"))]
+    history.memberships = [KnownMembership(500, 1, "g", "a/1", "m", 1, is_stable=is_stable)]
+    history.removals = [Removed(removed_ms, "m", 1)]
+    assert _kinds(history) == kinds
+    # One that nothing is expected of: a static member, or one whose requests get lost.
+    assert _kinds(replace(history, say_goodbye=frozenset())) == []

@@ -139,6 +139,20 @@ def test_an_application_is_told_late_of_partitions_that_its_member_gave_up_and_a
     assert "two owners" in {violation.kind for violation in violations(history)}
 
 
+def test_who_had_nothing_when_its_member_left_is_not_told_that_it_lost_what_it_is_then_given() -> None:
+    """Its thread takes the partition over at 32 s, and leaves at 45 s: of which its application doesn't hear."""
+    first = MemberPlan("first", 1, "g", ("t",), 0, _CONSUMER, crash_at_ms=22_000)
+    second = MemberPlan("second", 1, "g", ("t",), 1_000, _CONSUMER, stalls=(Stall(25_000, 30_000),))
+    third = MemberPlan("third", 1, "g", ("t",), 40_000, _CONSUMER)
+    plan = replace(_world(first, second, third, end_ms=120_000), topics=(TopicPlan("t", 1),))
+    history = World(plan, 1).run()
+    (violation,) = violations(history)
+    assert violation.kind == KEPT_UNAWARES
+    assert violation.detail == "t-0 was given to second/1 and is third/1's"
+    told = [event.event for event in history.events if event.process == "second/1" and event.partitions]
+    assert told == ["assigned", "revoked"]
+
+
 def test_an_application_that_is_told_late_may_have_callbacks_that_take_their_time() -> None:
     """The first one comes back while the second is told what it was given before its member left."""
     first = MemberPlan("first", 1, "g", ("t",), 0, _CONSUMER, stalls=(Stall(42_000, 69_800),))

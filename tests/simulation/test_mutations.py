@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from coordinator_udf.assignors.uniform import UniformAssignor
+from coordinator_udf.groups import timer_handlers
 from coordinator_udf.groups.classic import heartbeat_leave, join, rebalance
 from coordinator_udf.groups.consumer import change, heartbeat, membership
 from coordinator_udf.groups.consumer.change import Change
@@ -19,7 +20,10 @@ from coordinator_udf.groups.consumer.reconcile import Goal, reconcile
 from coordinator_udf.groups.model.classic import ClassicGroup, Member
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.offsets import OffsetStore
+from coordinator_udf.groups.model.timers import REBALANCE
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
+from coordinator_udf.members.classic.leave import Leaving
+from coordinator_udf.members.classic.membership import Membership
 from coordinator_udf.members.classic.subscription_changes import SubscriptionChanges
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
 from coordinator_udf.members.consumer.reconciler import Reconciler
@@ -34,7 +38,7 @@ from jobs.simulate_groups import app
 from tests.conftest import ROOT
 
 #: A mutation is to be found in a thousand worlds; each of these is in so many.
-_SEEDS = 20
+_SEEDS = 30
 
 
 def _give_away_what_is_not_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,6 +288,27 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SubscriptionChanges, "joining", once)
 
 
+def _close_without_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leaving, "_is_to_be_told", lambda *_: False)
+
+
+def _keep_the_generation_that_the_coordinator_knows_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Membership, "generation_lost", lambda *_, **__: None)
+
+
+def _go_on_with_what_an_earlier_stay_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reconciler, "_maybe_abort", lambda _: False)
+
+
+def _let_members_stay_that_give_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: Any = timer_handlers._HANDLERS[ConsumerGroup]
+    monkeypatch.setitem(kept, (REBALANCE, True), lambda *_: None)
+
+
+def _let_members_stay_that_never_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timer_handlers, "sync_expired", lambda *_: None)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scenario", "kinds"),
     [
@@ -320,6 +345,13 @@ def _never_join_again_for_another_subscription(monkeypatch: pytest.MonkeyPatch) 
         (_stay_when_a_consumer_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
         (_wait_on_when_the_last_missing_member_leaves, "slow-consumer", {"waited for nobody"}),
         (_give_one_member_of_two_all, "rolling-deploy", {"uneven"}),
+        # Its partitions have an owner again when its session is over.
+        (_close_without_leaving, "rolling-deploy", {"didn't leave"}),
+        # Where applications commit, those of commits tell a member the same.
+        (_keep_the_generation_that_the_coordinator_knows_no_more, "offsets-elsewhere", {"unsettled", "waiting"}),
+        (_go_on_with_what_an_earlier_stay_began, "offsets-elsewhere", {"unsettled", "wrong callback"}),
+        (_let_members_stay_that_give_nothing_up, "misbehaving", {"phase too long"}),
+        (_let_members_stay_that_never_sync, "misbehaving", {"phase too long"}),
         # The next commits are higher, so that nothing is missing in the end.
         (_load_without_offsets, "fleet", {"lost commit"}),
     ],
