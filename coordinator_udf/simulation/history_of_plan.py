@@ -9,6 +9,7 @@ from coordinator_udf.simulation.outlasted import rebalance_timeouts_ms, who_says
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.poll_intervals import longest_stays_ms
 from coordinator_udf.simulation.short_polls import groups_of_short_polls
+from coordinator_udf.simulation.uncommitted import commits_first_ms
 from coordinator_udf.simulation.uneven import even_groups
 
 
@@ -35,6 +36,7 @@ def history_of(plan: WorldPlan) -> History:
         longest_stays_ms=longest_stays_ms(plan),
         rebalance_timeouts_ms=rebalance_timeouts_ms(plan),
         say_goodbye=who_says_goodbye(plan),
+        commits_first_ms=commits_first_ms(plan),
         longest_session_ms=max(sessions_ms, default=0),
         even_groups=even_groups(plan),
         with_static_members=frozenset(one.group_id for one in plan.members if "group.instance.id" in one.properties),

@@ -42,6 +42,7 @@ from coordinator_udf.simulation.poll_intervals import kept_too_long
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.short_polls import SHORT_POLL
 from coordinator_udf.simulation.type_changes import TypeChanges
+from coordinator_udf.simulation.uncommitted import uncommitted
 from coordinator_udf.simulation.uneven import uneven
 from coordinator_udf.simulation.unsettled import living_owners, unsettled
 from coordinator_udf.simulation.violation import Violation
@@ -95,6 +96,7 @@ def violations(history: History) -> list[Violation]:
         *kept_too_long(history),
         *waits_for_nobody(history),
         *outlasted(history),
+        *uncommitted(history),
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history, why),
@@ -257,8 +259,8 @@ def _two_owners(history: History, why: _WhyTwo) -> Iterator[Violation]:
                 given_ms[event.group_id, process, partition] = event.ts_ms
                 if others and process not in excused.now and not is_over:
                     detail = f"{_named([partition])} was given to {process} and is {', '.join(others)}'s"
-                    # Who had nothing when it left isn't told that it lost anything.
                     untold = excused.is_told_late(process) and not owners[event.group_id].owned_by(process)
+                    # Whoever had nothing isn't told that it lost anything.
                     kind = KEPT_UNAWARES if untold else why.kind(event, partition, others_ms)
                     yield Violation(event.ts_ms, event.group_id, kind, detail)
         if is_over:

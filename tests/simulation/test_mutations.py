@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,10 @@ from coordinator_udf.groups.model.timers import REBALANCE
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
 from coordinator_udf.members.classic.leave import Leaving
 from coordinator_udf.members.classic.membership import Membership
+from coordinator_udf.members.classic.rebalance import Rebalance
 from coordinator_udf.members.classic.subscription_changes import SubscriptionChanges
+from coordinator_udf.members.consumer.commit_request_manager import CommitRequestManager
+from coordinator_udf.members.consumer.futures import CompletableFuture
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
 from coordinator_udf.members.consumer.reconciler import Reconciler
 from coordinator_udf.protocol.errors import ApiError, Errors
@@ -309,6 +312,19 @@ def _let_members_stay_that_never_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timer_handlers, "sync_expired", lambda *_: None)
 
 
+def _give_up_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def through(*_: Any) -> Generator[Any, Any, bool]:
+        yield from ()
+        return True
+
+    monkeypatch.setattr(Rebalance, "_commit_before", through)
+
+
+def _reconcile_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: CompletableFuture[None] = CompletableFuture.completed(None)
+    monkeypatch.setattr(CommitRequestManager, "maybe_commit_before_rebalance", lambda *_: done)
+
+
 @pytest.mark.parametrize(
     ("mutate", "scenario", "kinds"),
     [
@@ -318,7 +334,7 @@ def _let_members_stay_that_never_sync(monkeypatch: pytest.MonkeyPatch) -> None:
         (_never_send_heartbeats, "rolling-deploy", {"unsettled", "waiting"}),
         (_never_answer_static_members_that_come_back, "static-members", {"unsettled", "waiting"}),
         (_give_away_what_is_not_revoked, "micro-batches", {"two owners"}),
-        (_reconcile_while_reconciling, "slow-callbacks", {"wrong callback"}),
+        (_reconcile_while_reconciling, "slow-callbacks", {"wrong callback", "not committed"}),
         (_never_have_classic_members_join_a_consumer_group_again, "mixed-protocols", {"unsettled", "waiting"}),
         (_let_static_members_join_for_living_ones, "surge-deploy", {"two owners"}),
         (_never_fence_classic_members, "surge-deploy", {"not fenced"}),
@@ -347,6 +363,9 @@ def _let_members_stay_that_never_sync(monkeypatch: pytest.MonkeyPatch) -> None:
         (_give_one_member_of_two_all, "rolling-deploy", {"uneven"}),
         # Its partitions have an owner again when its session is over.
         (_close_without_leaving, "rolling-deploy", {"didn't leave"}),
+        # Whoever has them next reads some records again.
+        (_give_up_without_a_commit, "rolling-deploy", {"not committed"}),
+        (_reconcile_without_a_commit, "rolling-deploy", {"not committed"}),
         # Where applications commit, those of commits tell a member the same.
         (_keep_the_generation_that_the_coordinator_knows_no_more, "offsets-elsewhere", {"unsettled", "waiting"}),
         (_go_on_with_what_an_earlier_stay_began, "offsets-elsewhere", {"unsettled", "wrong callback"}),
