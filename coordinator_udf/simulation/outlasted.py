@@ -82,7 +82,7 @@ def _too_long(history: History, group_id: str, since_ms: int, state: str, until_
 
 
 def _unsynced(history: History) -> Iterator[Violation]:
-    """Yields generations in which somebody stays that never sends SyncGroup (KAFKA-10847)."""
+    """Yields generations in which somebody stays that never sends SyncGroup (KAFKA-12890)."""
     began: dict[str, tuple[int, set[str]]] = {}
     for decided in history.decisions:
         for row in decided.transitions:
