@@ -247,7 +247,7 @@ class History:
         poll_intervals_ms: max.poll.interval.ms of each process.
         longest_stays_ms: for how long processes may be in their groups from when on their applications stand still.
         rebalance_timeouts_ms: how long a phase of a rebalance may take in each group, where that can be told.
-        say_goodbye: the processes that leave their groups when they close, and nothing keeps them from that.
+        leave_on_close: the processes that leave their groups when they close, and nothing keeps them from that.
         commits_first_ms: how old the last commit of processes may be that are to give partitions up.
         committed_ms: when commits of each of these were acknowledged.
         longest_session_ms: the longest session that one of its classic members may have.
@@ -298,9 +298,9 @@ class History:
     poll_intervals_ms: dict[str, int] = field(default_factory=dict)
     longest_stays_ms: dict[str, int] = field(default_factory=dict)
     rebalance_timeouts_ms: dict[str, int] = field(default_factory=dict)
-    say_goodbye: frozenset[str] = frozenset()
+    leave_on_close: frozenset[str] = frozenset()
     commits_first_ms: dict[str, int] = field(default_factory=dict)
-    committed_ms: dict[str, list[int]] = field(default_factory=dict)
+    committed_ms: dict[str, set[int]] = field(default_factory=dict)
     longest_session_ms: int = 0
     even_groups: dict[str, bool] = field(default_factory=dict)
     with_static_members: frozenset[str] = frozenset()
@@ -377,9 +377,7 @@ class History:
             self.overtaken.append((before, msgspec.structs.replace(commit, is_retry=is_retry)))
         self.commits[commit.group_id, commit.partition] = commit
         if commit.process in self.commits_first_ms:
-            times_ms = self.committed_ms.setdefault(commit.process, [])
-            if not times_ms or times_ms[-1] != commit.ts_ms:
-                times_ms.append(commit.ts_ms)
+            self.committed_ms.setdefault(commit.process, set()).add(commit.ts_ms)
 
     def count(self, api: str, number: int = 1) -> None:
         """Counts requests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator_udf.members.config import METADATA_MAX_AGE_MS
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.history import NO_LIMIT, History
-from coordinator_udf.simulation.outlasted import rebalance_timeouts_ms, who_says_goodbye
+from coordinator_udf.simulation.outlasted import rebalance_timeouts_ms, who_leaves_on_close
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.poll_intervals import longest_stays_ms
 from coordinator_udf.simulation.short_polls import groups_of_short_polls
@@ -35,7 +35,7 @@ def history_of(plan: WorldPlan) -> History:
         poll_intervals_ms={name: config.max_poll_interval_ms for name, config in configs.items()},
         longest_stays_ms=longest_stays_ms(plan),
         rebalance_timeouts_ms=rebalance_timeouts_ms(plan),
-        say_goodbye=who_says_goodbye(plan),
+        leave_on_close=who_leaves_on_close(plan),
         commits_first_ms=commits_first_ms(plan),
         longest_session_ms=max(sessions_ms, default=0),
         even_groups=even_groups(plan),

@@ -38,16 +38,14 @@ def rebalance_timeouts_ms(plan: WorldPlan) -> dict[str, int]:
     return timeouts_ms
 
 
-def who_says_goodbye(plan: WorldPlan) -> frozenset[str]:
+def who_leaves_on_close(plan: WorldPlan) -> frozenset[str]:
     """Returns the processes that leave their groups when they close, and from which every request comes in time."""
     if plan.failovers or plan.network.loss:
         return frozenset()
     return frozenset(
         member.name
         for member in plan.members
-        if "group.instance.id" not in member.properties
-        and member.habit is None
-        and not (member.cuts or member.slow or member.hangs or member.refusals)
+        if "group.instance.id" not in member.properties and member.habit is None and member.is_always_heard
     )
 
 
@@ -56,7 +54,7 @@ def outlasted(history: History) -> Iterator[Violation]:
     yield from _phases(history)
     yield from _unsynced(history)
     yield from _unrevoked(history)
-    yield from _without_goodbye(history)
+    yield from _without_leaving(history)
 
 
 def _phases(history: History) -> Iterator[Violation]:
@@ -143,7 +141,7 @@ def _kept(history: History, group_id: str, member_id: str | None, since_ms: int,
         yield Violation(since_ms + timeout_ms, group_id, "phase too long", detail)
 
 
-def _without_goodbye(history: History) -> Iterator[Violation]:
+def _without_leaving(history: History) -> Iterator[Violation]:
     """Yields processes that were members when they began to close, and are removed for their silence later."""
     removed_ms: dict[str, list[int]] = defaultdict(list)
     for one in history.removals:
@@ -151,7 +149,7 @@ def _without_goodbye(history: History) -> Iterator[Violation]:
     closes_ms: dict[str, int] = {}
     for place, event in enumerate(history.events):
         process = event.process
-        if process not in history.say_goodbye or process not in removed_ms:
+        if process not in history.leave_on_close or process not in removed_ms:
             continue
         if event.event == "close":
             closes_ms[process] = event.ts_ms

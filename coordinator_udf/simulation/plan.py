@@ -157,6 +157,11 @@ class MemberPlan:
         """Whether its member speaks the consumer protocol."""
         return self.properties.get("group.protocol") == "consumer"
 
+    @property
+    def is_always_heard(self) -> bool:
+        """Whether nothing keeps what it sends, and what it is sent, from coming in time."""
+        return not (self.cuts or self.slow or self.hangs or self.refusals)
+
     def config(self) -> MemberConfig:
         """Returns its properties with Kafka's defaults.
 

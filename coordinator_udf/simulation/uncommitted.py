@@ -18,8 +18,9 @@ _COOPERATIVE = "CooperativeStickyAssignor"
 def commits_first_ms(plan: WorldPlan) -> dict[str, int]:
     """Returns how old the last commit of processes may be when their applications are to give partitions up.
 
-    Of those that commit automatically, keep to the protocol, poll all the time, and of whose requests none gets lost or
-    is late. A cooperative member commits when it joins, and is told what to give up after that.
+    Of those that commit automatically, keep to the protocol, poll all the time, have callbacks that are over at once,
+    and of whose requests none gets lost or is late. A cooperative member commits when it joins, and is told what to
+    give up after that.
     """
     gone = any(topic.partitions == 0 for topic in plan.topics)
     if plan.failovers or plan.network.loss or gone:
@@ -34,10 +35,11 @@ def commits_first_ms(plan: WorldPlan) -> dict[str, int]:
 
 def _commits(member: MemberPlan) -> bool:
     config = member.config()
-    disturbed = member.cuts or member.slow or member.hangs or member.refusals or member.stalls
     # A group takes what all its members name, and of that what they name first.
     is_eager = not config.partition_assignment_strategy[0].endswith(_COOPERATIVE)
-    return config.enable_auto_commit and member.habit is None and not disturbed and (member.is_kip_848 or is_eager)
+    # Where callbacks take time, one waits for another.
+    keeps_up = member.habit is None and member.is_always_heard and not member.stalls and not member.callback_ms
+    return config.enable_auto_commit and keeps_up and (member.is_kip_848 or is_eager)
 
 
 def uncommitted(history: History) -> Iterator[Violation]:

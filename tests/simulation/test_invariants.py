@@ -12,7 +12,7 @@ from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Unsettled
 from coordinator_udf.simulation.invariants import GIVEN_UP_TWICE, LOST_JOIN, violations
-from coordinator_udf.simulation.plan import Cut, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import Cut, Habit, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
@@ -273,16 +273,31 @@ def test_a_phase_of_a_rebalance_is_over_when_its_timer_fires(until_ms: int, kind
     assert _kinds(replace(history, rebalance_timeouts_ms={})) == []
 
 
+@pytest.mark.parametrize("fires", [True, False])
+def test_who_never_sends_syncgroup_stays_only_for_its_rebalance_timeout(
+    monkeypatch: pytest.MonkeyPatch, fires: bool
+) -> None:
+    if not fires:
+        monkeypatch.setattr("coordinator_udf.groups.timer_handlers.sync_expired", lambda *_: None)
+    properties = {**_CLASSIC, "max.poll.interval.ms": 20_000}
+    members = (
+        MemberPlan("leader", 1, "g", ("t",), 0, properties),
+        MemberPlan("mute", 1, "g", ("t",), 1_000, properties, habit=Habit.NEVER_SYNCS),
+    )
+    found = violations(World(WorldPlan(members, (TopicPlan("t", 2),), 60_000, SHORT_SESSIONS), 1).run())
+    assert ("phase too long" in {violation.kind for violation in found}) is not fires
+
+
 @pytest.mark.parametrize(
     ("removed_ms", "is_stable", "kinds"),
     [(12_000, True, ["didn't leave"]), (12_000, False, []), (3_000, True, [])],
     ids=["removed late", "not a member yet", "removed at once"],
 )
 def test_who_closes_as_a_member_leaves(removed_ms: int, is_stable: bool, kinds: list[str]) -> None:
-    history = History(0, 20_000, {}, process_of={"m": "a/1"}, say_goodbye=frozenset({"a/1"}))
+    history = History(0, 20_000, {}, process_of={"m": "a/1"}, leave_on_close=frozenset({"a/1"}))
     history.events = [_event(ts_ms, "a", name) for ts_ms, name in ((0, "start"), (1_000, "close"), (1_010, "closed"))]
     history.memberships = [KnownMembership(500, 1, "g", "a/1", "m", 1, is_stable=is_stable)]
     history.removals = [Removed(removed_ms, "m", 1)]
     assert _kinds(history) == kinds
     # One that nothing is expected of: a static member, or one whose requests get lost.
-    assert _kinds(replace(history, say_goodbye=frozenset())) == []
+    assert _kinds(replace(history, leave_on_close=frozenset())) == []
