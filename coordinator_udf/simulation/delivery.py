@@ -28,6 +28,7 @@ from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.sessions import Sessions
 from coordinator_udf.simulation.told_memberships import ToldMemberships
+from coordinator_udf.simulation.too_many_requests import SentRequests
 from coordinator_udf.simulation.topics import Topics
 from coordinator_udf.simulation.watcher import Watcher
 
@@ -71,6 +72,7 @@ class Delivery:
         self._draws = draws
         self._watcher = watcher
         self._told = ToldMemberships(plan, history)
+        self._sent = SentRequests(plan, history)
         #: How many of the coordinator's decisions were looked at.
         self._seen = 0
         self.sessions = Sessions(
@@ -86,6 +88,7 @@ class Delivery:
         """Puts a member's request on its way."""
         agenda, network, process = self._agenda, self._network, self._processes[connection.member]
         now_ms = agenda.now_ms
+        self._sent.send(connection.member, request, now_ms)
         at_ms = now_ms - self._plan.start_ms
         late_ms = self._held_up_ms(process, request) + process.plan.slowed_by_ms(at_ms)
         refused_ms = process.plan.refused_until_ms(at_ms) - at_ms
@@ -215,6 +218,7 @@ class Delivery:
         for answer in answers:
             connection = answer.connection
             self._free(answer)
+            self._sent.hear(answer)
             arrived_ms = connection.arrived_ms.pop(answer.request.req, answer.ts_ms)
             if self._watcher is not None:
                 self._watcher.answered(answer)
@@ -272,6 +276,7 @@ class Delivery:
             request.api == "OffsetCommit" for request in connection.in_flight.values()
         ):
             self._history.failed_commit_ms[member] = self._agenda.now_ms
+            self._sent.gives_cause(member)
         self._network.close(member, connection.node)
 
     def remove(self, process: Process) -> None:

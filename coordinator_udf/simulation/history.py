@@ -153,6 +153,16 @@ class WronglyRefused(NamedTuple):
     error: str
 
 
+class SentTooOften(NamedTuple):
+    """A request that its member had no cause to send; ``how``: more often than what."""
+
+    ts_ms: int
+    group_id: str
+    process: str
+    api: str
+    how: str
+
+
 class Replaced(Removed, frozen=True):
     """The end of a membership because another process joined with its instance id.
 
@@ -226,6 +236,7 @@ class History:
         numbers_taken: which requests of generations and epochs that were over the coordinator took.
         wrongly_refused: which requests of members it refused as if they weren't theirs.
         not_told_fenced: which requests of replaced static members it refused otherwise than for that.
+        sent_too_often: which requests members sent without cause.
         cut_short: whom they removed for being silent that wasn't.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
@@ -276,6 +287,7 @@ class History:
     numbers_taken: list[NumberTaken] = field(default_factory=list)
     wrongly_refused: list[WronglyRefused] = field(default_factory=list)
     not_told_fenced: list[WronglyRefused] = field(default_factory=list)
+    sent_too_often: list[SentTooOften] = field(default_factory=list)
     cut_short: list[CutShort] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()

@@ -33,6 +33,7 @@ from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.poll_intervals import kept_too_long
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.short_polls import SHORT_POLL
+from coordinator_udf.simulation.too_many_requests import too_many_requests
 from coordinator_udf.simulation.type_changes import TypeChanges
 from coordinator_udf.simulation.uncommitted import uncommitted
 from coordinator_udf.simulation.uneven import uneven
@@ -89,6 +90,7 @@ def violations(history: History) -> list[Violation]:
         *waits_for_nobody(history),
         *outlasted(history),
         *uncommitted(history),
+        *too_many_requests(history),
         *_callbacks(history),
         *falling_numbers(history),
         *_commits(history, why),

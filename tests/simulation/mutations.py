@@ -19,6 +19,8 @@ from coordinator_udf.groups.model.classic import ClassicGroup, Member
 from coordinator_udf.groups.model.consumer import ConsumerGroup, ConsumerMember
 from coordinator_udf.groups.model.offsets import OffsetStore
 from coordinator_udf.groups.model.timers import REBALANCE
+from coordinator_udf.members.backoff import ExponentialBackoff
+from coordinator_udf.members.classic.commits import Commits
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
 from coordinator_udf.members.classic.leave import Leaving
 from coordinator_udf.members.classic.membership import Membership
@@ -28,6 +30,7 @@ from coordinator_udf.members.consumer.commit_request_manager import CommitReques
 from coordinator_udf.members.consumer.futures import CompletableFuture
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
 from coordinator_udf.members.consumer.reconciler import Reconciler
+from coordinator_udf.members.timers import Timer
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.shard import member_apis
 from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
@@ -308,3 +311,21 @@ def give_up_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 def reconcile_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     done: CompletableFuture[None] = CompletableFuture.completed(None)
     monkeypatch.setattr(CommitRequestManager, "maybe_commit_before_rebalance", lambda *_: done)
+
+
+def commit_with_each_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Commits, "takes_auto_commit", lambda self, _: self._context.config.enable_auto_commit)
+
+
+def commit_for_applications_that_do_so_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    once = Commits.close
+
+    def close(self: Commits, timer: Timer) -> Any:
+        yield from self.commit_sync(self._context.subscriptions.positions(), timer)
+        yield from once(self, timer)
+
+    monkeypatch.setattr(Commits, "close", close)
+
+
+def try_again_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ExponentialBackoff, "backoff_ms", lambda *_: 0)

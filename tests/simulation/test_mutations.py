@@ -69,6 +69,10 @@ _SEEDS = 20
         ),
         (mutations.go_on_with_what_an_earlier_stay_began, "offsets-elsewhere", {"unsettled", "wrong callback"}),
         (mutations.let_members_stay_that_give_nothing_up, "misbehaving", {"phase too long"}),
+        # What costs its client and its coordinator, and does nothing else.
+        (mutations.commit_with_each_poll, "rolling-deploy", {"too many requests"}),
+        (mutations.commit_for_applications_that_do_so_themselves, "offsets-elsewhere", {"too many requests"}),
+        (mutations.try_again_without_a_pause, "fleet", {"too many requests"}),
         # The next commits are higher, so that nothing is missing in the end.
         (mutations.load_without_offsets, "fleet", {"lost commit"}),
     ],
