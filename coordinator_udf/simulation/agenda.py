@@ -10,6 +10,8 @@ from coordinator_udf.simulation import events as e
 
 #: An event with its time, its place, its number, and whether the world's plan has it.
 _Entry = tuple[int, float, int, bool, e.Event]
+#: What happens to a member in one millisecond, and of what it does, is some tens of things at most.
+_MOST_AT_ONCE = 100
 
 
 class Agenda:
@@ -19,8 +21,11 @@ class Agenda:
         now_ms: the world's time, in milliseconds since the epoch.
     """
 
-    def __init__(self, start_ms: int) -> None:
+    def __init__(self, start_ms: int, members: int) -> None:
+        """Begins at a time, in milliseconds since the epoch, for so many members."""
         self.now_ms = start_ms
+        self._most_at_once = _MOST_AT_ONCE * (members + 10)
+        self._at_once = 0
         self._order = 0
         self._queue: list[_Entry] = []
         #: Those timeouts that came in order, most of which are over before they come up: they needn't be sorted in.
@@ -34,6 +39,12 @@ class Agenda:
         """
         self._order = order = self._order + 1
         heapq.heappush(self._queue, (ts_ms if ts_ms > self.now_ms else self.now_ms, place, order, is_of_plan, event))
+
+    def goes_on(self, now_ms: int) -> bool:
+        """Lets it be a time, or goes on at the same. Returns False if that goes on and on."""
+        self._at_once = self._at_once + 1 if now_ms == self.now_ms else 0
+        self.now_ms = now_ms
+        return self._at_once <= self._most_at_once
 
     def times_out(self, ts_ms: int, event: e.TimesOut, *, place: float = 0) -> None:
         """Plans, as `at` does, that a request is given up, which doesn't happen if it is answered before."""

@@ -28,9 +28,10 @@ from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.sessions import Sessions
 from coordinator_udf.simulation.told_memberships import ToldMemberships
-from coordinator_udf.simulation.too_many_requests import SentRequests
 from coordinator_udf.simulation.topics import Topics
+from coordinator_udf.simulation.unheeded import FatalErrors
 from coordinator_udf.simulation.watcher import Watcher
+from coordinator_udf.simulation.without_cause import SentRequests
 
 #: The process by whose name an administrator's requests are kept.
 ADMIN = "admin/0"
@@ -73,6 +74,7 @@ class Delivery:
         self._watcher = watcher
         self._told = ToldMemberships(plan, history)
         self._sent = SentRequests(plan, history)
+        self._fatal = FatalErrors(history)
         #: How many of the coordinator's decisions were looked at.
         self._seen = 0
         self.sessions = Sessions(
@@ -89,6 +91,7 @@ class Delivery:
         agenda, network, process = self._agenda, self._network, self._processes[connection.member]
         now_ms = agenda.now_ms
         self._sent.send(connection.member, request, now_ms)
+        self._fatal.send(connection.member, request, now_ms)
         at_ms = now_ms - self._plan.start_ms
         late_ms = self._held_up_ms(process, request) + process.plan.slowed_by_ms(at_ms)
         refused_ms = process.plan.refused_until_ms(at_ms) - at_ms
@@ -261,6 +264,7 @@ class Delivery:
                 connection.lost.add(request.req)
             else:
                 event = e.AnswerArrives(connection, request, answer.body)
+                self._fatal.hear(process.name, request, answer.body, arrives.ts_ms)
                 self._agenda.at(arrives.ts_ms, event, place=arrives.place)
 
     def lose(self, connection: Connection) -> None:

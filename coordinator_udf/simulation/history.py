@@ -12,6 +12,7 @@ import msgspec
 from coordinator_udf.groups.decisions import PLACES, Decisions, Row
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
+from coordinator_udf.simulation.noted import CutShort, GoesOn, NumberTaken, SentWithoutCause, WronglyRefused
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
@@ -118,51 +119,6 @@ class Removed(msgspec.Struct, frozen=True):
     number: int
 
 
-class CutShort(NamedTuple):
-    """A membership that ended as if a session was over that wasn't. Times in milliseconds.
-
-    Attributes:
-        heard_ms: when the coordinator had last heard from the member.
-    """
-
-    ts_ms: int
-    group_id: str
-    process: str
-    heard_ms: int
-    timeout_ms: int
-
-
-class NumberTaken(NamedTuple):
-    """A request that the coordinator took though its generation or epoch wasn't its member's; ``told``: that one."""
-
-    ts_ms: int
-    group_id: str
-    process: str
-    api: str
-    number: int
-    told: int
-
-
-class WronglyRefused(NamedTuple):
-    """A request that the coordinator refused with an error that isn't its member's."""
-
-    ts_ms: int
-    group_id: str
-    process: str
-    api: str
-    error: str
-
-
-class SentTooOften(NamedTuple):
-    """A request that its member had no cause to send; ``how``: more often than what."""
-
-    ts_ms: int
-    group_id: str
-    process: str
-    api: str
-    how: str
-
-
 class Replaced(Removed, frozen=True):
     """The end of a membership because another process joined with its instance id.
 
@@ -236,7 +192,9 @@ class History:
         numbers_taken: which requests of generations and epochs that were over the coordinator took.
         wrongly_refused: which requests of members it refused as if they weren't theirs.
         not_told_fenced: which requests of replaced static members it refused otherwise than for that.
-        sent_too_often: which requests members sent without cause.
+        sent_without_cause: which requests members sent without cause.
+        standstill_ms: when the world ended because all went on at one time; None if it came to its end.
+        going_on: which requests members sent after an error that should have ended them.
         cut_short: whom they removed for being silent that wasn't.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
@@ -259,6 +217,7 @@ class History:
         longest_stays_ms: for how long processes may be in their groups from when on their applications stand still.
         rebalance_timeouts_ms: how long a phase of a rebalance may take in each group, where that can be told.
         leave_on_close: the processes that leave their groups when they close, and nothing keeps them from that.
+        always_heard: the processes of which nothing gets lost or late, and that keep to the protocol.
         commits_first_ms: how old the last commit of processes may be that are to give partitions up.
         committed_ms: when commits of each of these were acknowledged.
         longest_session_ms: the longest session that one of its classic members may have.
@@ -287,7 +246,9 @@ class History:
     numbers_taken: list[NumberTaken] = field(default_factory=list)
     wrongly_refused: list[WronglyRefused] = field(default_factory=list)
     not_told_fenced: list[WronglyRefused] = field(default_factory=list)
-    sent_too_often: list[SentTooOften] = field(default_factory=list)
+    sent_without_cause: list[SentWithoutCause] = field(default_factory=list)
+    standstill_ms: int | None = None
+    going_on: list[GoesOn] = field(default_factory=list)
     cut_short: list[CutShort] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
@@ -311,6 +272,7 @@ class History:
     longest_stays_ms: dict[str, int] = field(default_factory=dict)
     rebalance_timeouts_ms: dict[str, int] = field(default_factory=dict)
     leave_on_close: frozenset[str] = frozenset()
+    always_heard: frozenset[str] = frozenset()
     commits_first_ms: dict[str, int] = field(default_factory=dict)
     committed_ms: dict[str, set[int]] = field(default_factory=dict)
     longest_session_ms: int = 0

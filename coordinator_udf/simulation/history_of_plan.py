@@ -11,6 +11,7 @@ from coordinator_udf.simulation.poll_intervals import longest_stays_ms
 from coordinator_udf.simulation.short_polls import groups_of_short_polls
 from coordinator_udf.simulation.uncommitted import commits_first_ms
 from coordinator_udf.simulation.uneven import even_groups
+from coordinator_udf.simulation.unheeded import always_heard
 
 
 def history_of(plan: WorldPlan) -> History:
@@ -36,6 +37,7 @@ def history_of(plan: WorldPlan) -> History:
         longest_stays_ms=longest_stays_ms(plan),
         rebalance_timeouts_ms=rebalance_timeouts_ms(plan),
         leave_on_close=who_leaves_on_close(plan),
+        always_heard=always_heard(plan),
         commits_first_ms=commits_first_ms(plan),
         longest_session_ms=max(sessions_ms, default=0),
         even_groups=even_groups(plan),

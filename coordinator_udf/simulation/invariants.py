@@ -15,7 +15,7 @@ on from what is committed, so only a process that doesn't know that its partitio
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 
@@ -33,12 +33,14 @@ from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.poll_intervals import kept_too_long
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.short_polls import SHORT_POLL
-from coordinator_udf.simulation.too_many_requests import too_many_requests
 from coordinator_udf.simulation.type_changes import TypeChanges
 from coordinator_udf.simulation.uncommitted import uncommitted
 from coordinator_udf.simulation.uneven import uneven
+from coordinator_udf.simulation.unheeded import unheeded
 from coordinator_udf.simulation.unsettled import living_owners, unsettled
-from coordinator_udf.simulation.violation import Violation
+from coordinator_udf.simulation.violation import Violation, named
+from coordinator_udf.simulation.without_cause import sent_without_cause
+from coordinator_udf.simulation.wrong_callbacks import GIVEN_UP_TWICE, wrong_callbacks
 
 #: A classic member waits for the lost answer to its JoinGroup as long as a rebalance may take.
 LOST_JOIN = "lost join"
@@ -48,8 +50,6 @@ KEPT_UNAWARES = "kept unawares"
 LATE_COMMIT = "late commit"
 #: A commit that is tried again, for a topic of it is gone, holds what its member had read when it was refused.
 OLD_RETRY = "old retry"
-#: The application of a KIP-848 member is to give up once more what it has just given up.
-GIVEN_UP_TWICE = "given up twice"
 #: A group that was classic for a moment gives a member what another one has.
 FORGOTTEN_OWNER = "forgotten owner"
 #: A member that says what it owned before, as it is given more, has some of that taken back, and given to another.
@@ -90,8 +90,9 @@ def violations(history: History) -> list[Violation]:
         *waits_for_nobody(history),
         *outlasted(history),
         *uncommitted(history),
-        *too_many_requests(history),
-        *_callbacks(history),
+        *sent_without_cause(history),
+        *unheeded(history),
+        *wrong_callbacks(history),
         *falling_numbers(history),
         *_commits(history, why),
         *deleted_too_early(history),
@@ -157,7 +158,7 @@ def _two_owners(history: History, why: _WhyTwo) -> Iterator[Violation]:
                 others_ms = {other: given_ms[event.group_id, other, partition] for other in others}
                 given_ms[event.group_id, process, partition] = event.ts_ms
                 if others and process not in excused.now and not is_over:
-                    detail = f"{_named([partition])} was given to {process} and is {', '.join(others)}'s"
+                    detail = f"{named([partition])} was given to {process} and is {', '.join(others)}'s"
                     untold = excused.is_told_late(process) and not owners[event.group_id].owned_by(process)
                     # Whoever had nothing isn't told that it lost anything.
                     kind = KEPT_UNAWARES if untold else why.kind(event, partition, others_ms)
@@ -167,35 +168,6 @@ def _two_owners(history: History, why: _WhyTwo) -> Iterator[Violation]:
         if event.event == "lost":
             yield from _kept_unawares(event, owners[event.group_id])
         owners[event.group_id].take(event)
-
-
-def _callbacks(history: History) -> Iterator[Violation]:
-    """Yields where an application is given what it has, or is to give up what it hasn't (ConsumerRebalanceListener)."""
-    owned: dict[str, set[TopicPartition]] = defaultdict(set)
-    given_up: dict[str, set[TopicPartition]] = defaultdict(set)
-    for event in history.events:
-        process, told = event.process, set(event.partitions)
-        if event.event == "start":
-            # What a process had that failed isn't had by the one that is started in its place.
-            owned.pop(process, None)
-            given_up.pop(process, None)
-        has, had = owned[process], given_up[process]
-        kind = "wrong callback"
-        if event.event == "assigned":
-            wrong, what = has & told, "is given {}, which it has"
-            has |= told
-            had -= told
-        elif event.event in {"revoked", "lost"}:
-            wrong, what = told - has, "is to give up {}, which it hasn't"
-            if wrong <= had and process in history.kip_848:
-                kind = GIVEN_UP_TWICE
-            gives_up = told if event.event == "revoked" else told | has
-            had |= gives_up
-            has -= gives_up
-        else:
-            continue
-        if wrong:
-            yield Violation(event.ts_ms, event.group_id, kind, f"{process} {what.format(_named(wrong))}")
 
 
 def _loses_next(history: History, place: int) -> bool:
@@ -209,12 +181,8 @@ def _kept_unawares(event: ApplicationEvent, owners: Owners) -> Iterator[Violatio
     """Yields what a member loses without its application being told of it."""
     kept = owners.owned_by(event.process) - set(event.partitions)
     if kept:
-        detail = f"{event.process} is not told that it lost {_named(kept)} with its other partitions"
+        detail = f"{event.process} is not told that it lost {named(kept)} with its other partitions"
         yield Violation(event.ts_ms, event.group_id, KEPT_UNAWARES, detail)
-
-
-def _named(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(partitions))
 
 
 def _commits(history: History, why: _WhyTwo) -> Iterator[Violation]:

@@ -10,7 +10,8 @@ from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.coordinator import Answered, is_accepted
-from coordinator_udf.simulation.history import CutShort, History
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.noted import CutShort
 from coordinator_udf.simulation.process import Process
 
 _TRANSITION = PLACES["transitions"]

@@ -13,8 +13,9 @@ from coordinator_udf.groups.model.classic_states import ClassicGroupState, Group
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.coordinator import Answered, is_accepted
-from coordinator_udf.simulation.history import History, NumberTaken, WronglyRefused
+from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.measures import BEFORE
+from coordinator_udf.simulation.noted import NumberTaken, WronglyRefused
 from coordinator_udf.simulation.plan import WorldPlan
 
 _TRANSITION = PLACES["transitions"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
+
+from coordinator_udf.members.inputs import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +32,8 @@ class SeedViolation(msgspec.Struct, frozen=True):
     def of(cls, seed: int, violation: Violation) -> SeedViolation:
         """Returns a violation with its world's seed."""
         return cls(seed, violation.kind, violation.group_id, violation.detail)
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Returns how partitions are called where a violation is told."""
+    return ", ".join(f"{partition.topic}-{partition.partition}" for partition in sorted(partitions))

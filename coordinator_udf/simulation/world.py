@@ -68,7 +68,7 @@ class World:
         self._plan = plan
         self._draws = Random(seed)
         self._salt = self._draws.getrandbits(32)
-        self._agenda = Agenda(plan.start_ms)
+        self._agenda = Agenda(plan.start_ms, len(plan.members))
         self._topics = Topics()
         self._watcher = watcher
         for topic in plan.topics:
@@ -185,7 +185,9 @@ class World:
         now_ms = min(now_ms, timer, call_ms)
         if now_ms > end_ms:
             return False
-        agenda.now_ms = now_ms
+        if not agenda.goes_on(now_ms):
+            self.history.standstill_ms = now_ms
+            return False
         if call is not None and call_ms == now_ms:
             self._applications.take(call[1], inputs.Tick())
         elif timer == now_ms:

@@ -22,14 +22,19 @@ from coordinator_udf.groups.model.timers import REBALANCE
 from coordinator_udf.members.backoff import ExponentialBackoff
 from coordinator_udf.members.classic.commits import Commits
 from coordinator_udf.members.classic.heartbeat_timers import HeartbeatTimers
+from coordinator_udf.members.classic.heartbeats import HeartbeatLoop
+from coordinator_udf.members.classic.join import Joining
 from coordinator_udf.members.classic.leave import Leaving
-from coordinator_udf.members.classic.membership import Membership
+from coordinator_udf.members.classic.membership import NO_GENERATION, Membership
 from coordinator_udf.members.classic.rebalance import Rebalance
 from coordinator_udf.members.classic.subscription_changes import SubscriptionChanges
 from coordinator_udf.members.consumer.commit_request_manager import CommitRequestManager
 from coordinator_udf.members.consumer.futures import CompletableFuture
+from coordinator_udf.members.consumer.group_state import LEAVE_GROUP_EPOCH
 from coordinator_udf.members.consumer.heartbeat_request_manager import HeartbeatRequestManager
+from coordinator_udf.members.consumer.membership_manager import MembershipManager
 from coordinator_udf.members.consumer.reconciler import Reconciler
+from coordinator_udf.members.consumer.request_state import HeartbeatRequestState
 from coordinator_udf.members.timers import Timer
 from coordinator_udf.protocol.errors import ApiError, Errors
 from coordinator_udf.shard import member_apis
@@ -329,3 +334,38 @@ def commit_for_applications_that_do_so_themselves(monkeypatch: pytest.MonkeyPatc
 
 def try_again_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExponentialBackoff, "backoff_ms", lambda *_: 0)
+
+
+def tell_members_that_their_partitions_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up = Rebalance._give_up
+    monkeypatch.setattr(Rebalance, "_give_up", lambda self, _: give_up(self, NO_GENERATION))
+
+
+def go_on_though_another_process_has_the_instance_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unmoved(self: HeartbeatLoop, _: Exception) -> Generator[Any, Any, None]:
+        self._context.heartbeat.failed()
+        yield from ()
+
+    monkeypatch.setattr(HeartbeatLoop, "_failed", unmoved)
+
+
+def try_again_whatever_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(self: Joining, _: Exception) -> bool:
+        self._pending = None
+        self._context.membership.request_rejoin("rebalance failed")
+        return False
+
+    monkeypatch.setattr(Joining, "_takes_failure", again)
+
+
+def leave_as_a_static_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leaving, "_is_to_be_told", lambda self, _: bool(self._context.membership.generation.member_id))
+
+
+def leave_for_good_as_a_static_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MembershipManager, "_leave_epoch", lambda _: LEAVE_GROUP_EPOCH)
+
+
+def send_heartbeats_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    update = HeartbeatRequestState.update_interval
+    monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, 20 * told_ms))

@@ -11,9 +11,10 @@ import pytest
 from coordinator_udf.groups.decisions import COLUMNS, Decisions
 from coordinator_udf.members.inputs import Subscribe, SubscribePattern, SubscribeRegex, TopicPartition
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Unsettled
-from coordinator_udf.simulation.invariants import GIVEN_UP_TWICE, LOST_JOIN, violations
+from coordinator_udf.simulation.invariants import LOST_JOIN, violations
 from coordinator_udf.simulation.plan import Cut, Habit, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
+from coordinator_udf.simulation.wrong_callbacks import GIVEN_UP_TWICE
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
 _CLASSIC: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}

@@ -22,7 +22,11 @@ _SEEDS = 20
         (mutations.give_away_what_is_not_revoked, "rolling-deploy", {"two owners"}),
         (mutations.take_commits_of_any_epoch, "slow-links", {"overtaken commit"}),
         (mutations.stay_when_fenced, "network-cut", {"unsettled", "waiting"}),
-        (mutations.never_send_heartbeats, "rolling-deploy", {"unsettled", "waiting"}),
+        # Its commits keep its session up; it hears of no rebalance.
+        (mutations.never_send_heartbeats, "rolling-deploy", {"sent without cause"}),
+        # They are due, and nothing comes of it.
+        (mutations.never_send_heartbeats, "topic-growth", {"standstill"}),
+        (mutations.send_heartbeats_once_in_a_while, "topic-growth", {"fell silent"}),
         (mutations.never_answer_static_members_that_come_back, "static-members", {"unsettled", "waiting"}),
         (mutations.give_away_what_is_not_revoked, "micro-batches", {"two owners"}),
         (mutations.reconcile_while_reconciling, "slow-callbacks", {"wrong callback"}),
@@ -37,7 +41,7 @@ _SEEDS = 20
         (mutations.keep_a_place_of_each_consumer_group_free, "full-groups", {"turned away", "waiting"}),
         (mutations.never_take_another_subscription, "removed-and-resubscribed", {"unsettled"}),
         # A member joins again and again for what it never asks for.
-        (mutations.never_join_again_for_another_subscription, "removed-and-resubscribed", {"waiting", "unsettled"}),
+        (mutations.never_join_again_for_another_subscription, "removed-and-resubscribed", {"sent without cause"}),
         # Who is removed in spite of heartbeats soon joins again: in the end nothing is wrong.
         (mutations.let_sessions_of_classic_members_end_in_spite_of_heartbeats, "crash-loop", {"session cut short"}),
         (
@@ -70,9 +74,15 @@ _SEEDS = 20
         (mutations.go_on_with_what_an_earlier_stay_began, "offsets-elsewhere", {"unsettled", "wrong callback"}),
         (mutations.let_members_stay_that_give_nothing_up, "misbehaving", {"phase too long"}),
         # What costs its client and its coordinator, and does nothing else.
-        (mutations.commit_with_each_poll, "rolling-deploy", {"too many requests"}),
-        (mutations.commit_for_applications_that_do_so_themselves, "offsets-elsewhere", {"too many requests"}),
-        (mutations.try_again_without_a_pause, "fleet", {"too many requests"}),
+        (mutations.commit_with_each_poll, "rolling-deploy", {"sent without cause"}),
+        (mutations.commit_for_applications_that_do_so_themselves, "offsets-elsewhere", {"sent without cause"}),
+        (mutations.try_again_without_a_pause, "fleet", {"sent without cause"}),
+        (mutations.tell_members_that_their_partitions_are_lost, "rolling-deploy", {"wrong callback"}),
+        (mutations.go_on_though_another_process_has_the_instance_id, "surge-deploy", {"error not told"}),
+        (mutations.try_again_whatever_the_error, "full-groups", {"error not told"}),
+        # The others have its partitions for as long as it is away, which static members are there to prevent.
+        (mutations.leave_as_a_static_member, "static-members", {"sent without cause"}),
+        (mutations.leave_for_good_as_a_static_consumer, "static-members", {"sent without cause"}),
         # The next commits are higher, so that nothing is missing in the end.
         (mutations.load_without_offsets, "fleet", {"lost commit"}),
     ],

@@ -1,4 +1,4 @@
-"""Finds members that send more than Kafka's do: without a pause, or commits that nothing gives them cause to."""
+"""Finds members that send what Kafka's don't: without a pause, commits without a cause, or that a static one leaves."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from coordinator_udf.members.config import MemberConfig
+from coordinator_udf.members.consumer.group_state import LEAVE_GROUP_EPOCH
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.simulation.coordinator import Answered
-from coordinator_udf.simulation.history import History, SentTooOften
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.noted import SentWithoutCause
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.violation import Violation
 
-#: So many requests of one API a member may have cause to send in a second: Kafka's own send 25 at most, for each is
+#: So many requests of one API a member may have cause to send in a second: Kafka's own send 22 at most, for each is
 #: tried again after retry.backoff.ms (100), and both threads of a classic member may look for the coordinator.
 _MOST_A_SECOND: Final = 40
 #: How many more commits a member may have had cause to than it sent.
@@ -44,6 +46,8 @@ class SentRequests:
         if len(sent_ms) == _MOST_A_SECOND and now_ms - sent_ms[0] < 1_000:
             self._tell(process, request, now_ms, f"more than {_MOST_A_SECOND} times in a second")
         sent_ms.append(now_ms)
+        if self._leaves_for_good(request) and config.group_instance_id is not None:
+            self._tell(process, request, now_ms, "to leave, though it is static (KIP-345)")
         if request.api == "JoinGroup":
             self.gives_cause(process)
         elif request.api == "OffsetCommit":
@@ -63,6 +67,10 @@ class SentRequests:
         since_ms, left = self._left.get(process, (0, _MOST_LEFT))
         self._left[process] = since_ms, min(left + 1, _MOST_LEFT)
 
+    @staticmethod
+    def _leaves_for_good(request: Request) -> bool:
+        return request.api == "LeaveGroup" or request.body.get("memberEpoch") == LEAVE_GROUP_EPOCH
+
     def _commit(self, process: str, request: Request, now_ms: int, config: MemberConfig) -> None:
         if not config.enable_auto_commit:
             self._tell(process, request, now_ms, "though enable.auto.commit is false")
@@ -79,10 +87,10 @@ class SentRequests:
         if (process, request.api) not in self._told:
             self._told.add((process, request.api))
             group_id = request.body.get("groupId", "")
-            self._history.sent_too_often.append(SentTooOften(now_ms, group_id, process, request.api, how))
+            self._history.sent_without_cause.append(SentWithoutCause(now_ms, group_id, process, request.api, how))
 
 
-def too_many_requests(history: History) -> Iterator[Violation]:
+def sent_without_cause(history: History) -> Iterator[Violation]:
     """Yields what members sent too often."""
-    for sent in history.sent_too_often:
-        yield Violation(sent.ts_ms, sent.group_id, "too many requests", f"{sent.process} sends {sent.api} {sent.how}")
+    for sent in history.sent_without_cause:
+        yield Violation(sent.ts_ms, sent.group_id, "sent without cause", f"{sent.process} sends {sent.api} {sent.how}")

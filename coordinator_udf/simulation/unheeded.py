@@ -1,0 +1,108 @@
+"""Finds members that go on after an error that is to end them, fall silent for nothing, or keep time from going on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from coordinator_udf.groups.decisions import PLACES
+from coordinator_udf.groups.model.classic_states import GroupEvent
+from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.noted import GoesOn
+from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.violation import Violation
+
+_TRANSITION = PLACES["transitions"]
+#: What a member says as one of its group, or to be one.
+_AS_MEMBER = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat"})
+#: What no member tries again: its application is told by an exception.
+_FATAL = frozenset(
+    {
+        Errors.FENCED_INSTANCE_ID,
+        Errors.UNRELEASED_INSTANCE_ID,
+        Errors.GROUP_MAX_SIZE_REACHED,
+        Errors.INCONSISTENT_GROUP_PROTOCOL,
+        Errors.INVALID_SESSION_TIMEOUT,
+    }
+)
+#: What an application has done once it was told, or what makes another member of it.
+_TOLD = frozenset({"error", "crash", "close", "closed", "start"})
+#: What ends a process's membership, and is no fault of its member's.
+_ENDS = frozenset({"crash", "close", "closed"})
+#: A classic member's other thread may be about to say something.
+_SLACK_MS: Final = 1_000
+
+
+class FatalErrors:
+    """The errors that members were told that are to end them, in a world that goes on."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        #: When processes were told one, and which.
+        self._told: dict[str, tuple[int, int]] = {}
+
+    def hear(self, process: str, request: Request, body: Mapping[str, Any], ts_ms: int) -> None:
+        """Takes note of an answer that comes to a process at a time, in milliseconds since the epoch."""
+        if request.api in _AS_MEMBER and body["errorCode"] in _FATAL:
+            self._told.setdefault(process, (ts_ms, body["errorCode"]))
+
+    def send(self, process: str, request: Request, now_ms: int) -> None:
+        """Looks whether a process that sends something was told such an error, and its application wasn't."""
+        if process not in self._told or request.api not in _AS_MEMBER:
+            return
+        ts_ms, error = self._told[process]
+        if self._is_over(process, ts_ms):
+            del self._told[process]
+        elif now_ms > ts_ms + _SLACK_MS and process not in self._history.misbehaving:
+            del self._told[process]
+            name = Errors(error).name
+            self._history.going_on.append(GoesOn(now_ms, request.body["groupId"], process, request.api, name))
+
+    def _is_over(self, process: str, since_ms: int) -> bool:
+        for event in reversed(self._history.events):
+            if event.ts_ms < since_ms:
+                return False
+            if event.process == process and event.event in _TOLD:
+                return True
+        return False
+
+
+def always_heard(plan: WorldPlan) -> frozenset[str]:
+    """Returns the processes that keep to the protocol, and whose requests all come in time."""
+    if plan.failovers or plan.network.loss:
+        return frozenset()
+    return frozenset(member.name for member in plan.members if member.habit is None and member.is_always_heard)
+
+
+def unheeded(history: History) -> Iterator[Violation]:
+    """Yields who went on after a fatal error, who fell silent while it lived, and where time didn't go on."""
+    for ts_ms, group_id, process, api, error in history.going_on:
+        detail = f"{process} sends {api} after it was told {error}, of which its application wasn't told"
+        yield Violation(ts_ms, group_id, "error not told", detail)
+    if history.standstill_ms is not None:
+        yield Violation(history.standstill_ms, "", "standstill", "so much happens at once that the world is ended")
+    yield from _silent(history)
+
+
+def _silent(history: History) -> Iterator[Violation]:
+    """Yields whose session ended though its process was there, and its requests would have come in time."""
+    for row in history.transitions() if history.always_heard else ():
+        if row[_TRANSITION["rule"]] != GroupEvent.SESSION_EXPIRED or row[_TRANSITION["members"]] is not None:
+            continue
+        process = history.process_of.get(row[_TRANSITION["cause_member_id"]], "")
+        if process in history.always_heard and _lives(history, process, row[_TRANSITION["ts"]]):
+            detail = f"{process} sends no heartbeats, and its session ends"
+            yield Violation(row[_TRANSITION["ts"]], row[_TRANSITION["group_id"]], "fell silent", detail)
+
+
+def _lives(history: History, process: str, ts_ms: int) -> bool:
+    """Tells whether a process runs at a time: of its start and its ends the last one by then is a start."""
+    last = None
+    for event in history.events:
+        if event.ts_ms > ts_ms:
+            break
+        if event.process == process and (event.event in _ENDS or event.event == "start"):
+            last = event.event
+    return last == "start"

@@ -1,0 +1,87 @@
+"""Finds where an application's ConsumerRebalanceListener is told what isn't so of its partitions or membership."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.simulation.history import ApplicationEvent, History, KnownMembership
+from coordinator_udf.simulation.violation import Violation, named
+
+#: The application of a KIP-848 member is to give up once more what it has just given up.
+GIVEN_UP_TWICE = "given up twice"
+_WRONG = "wrong callback"
+
+
+def wrong_callbacks(history: History) -> Iterator[Violation]:
+    """Yields where an application is told what isn't so."""
+    yield from _of_partitions(history)
+    yield from _of_membership(history)
+
+
+def _of_partitions(history: History) -> Iterator[Violation]:
+    """Yields where an application is given what it has, or is to give up what it hasn't."""
+    owned: dict[str, set[TopicPartition]] = defaultdict(set)
+    given_up: dict[str, set[TopicPartition]] = defaultdict(set)
+    for event in history.events:
+        process, told = event.process, set(event.partitions)
+        if event.event == "start":
+            # What a process had that failed isn't had by the one that is started in its place.
+            owned.pop(process, None)
+            given_up.pop(process, None)
+        has, had = owned[process], given_up[process]
+        kind = _WRONG
+        if event.event == "assigned":
+            wrong, what = has & told, "is given {}, which it has"
+            has |= told
+            had -= told
+        elif event.event in {"revoked", "lost"}:
+            wrong, what = told - has, "is to give up {}, which it hasn't"
+            if wrong <= had and process in history.kip_848:
+                kind = GIVEN_UP_TWICE
+            gives_up = told if event.event == "revoked" else told | has
+            had |= gives_up
+            has -= gives_up
+        else:
+            continue
+        if wrong:
+            yield Violation(event.ts_ms, event.group_id, kind, f"{process} {what.format(named(wrong))}")
+
+
+def _of_membership(history: History) -> Iterator[Violation]:
+    """Yields where partitions are lost though their member is one, or are to be given up though it is none.
+
+    Who closes while its group rebalances is told that they are lost.
+    """
+    known: dict[str, KnownMembership] = {}
+    changes = iter(history.memberships)
+    change = next(changes, None)
+    closing: set[str] = set()
+    for place, event in enumerate(history.events):
+        while change is not None and change.after <= place:
+            known[change.process] = change
+            change = next(changes, None)
+        process = event.process
+        if event.event == "close":
+            closing.add(process)
+        elif event.event == "start":
+            closing.discard(process)
+        elif process not in closing and process not in history.misbehaving:
+            wrong = _denies_membership(event, known.get(process))
+            if wrong is not None:
+                yield Violation(event.ts_ms, event.group_id, _WRONG, f"{process} {wrong}")
+
+
+def _denies_membership(event: ApplicationEvent, known: KnownMembership | None) -> str | None:
+    """Returns what is wrong with a callback, by what its member knows of its membership; None if nothing is."""
+    if event.event == "lost" and not event.partitions:
+        return "is told that it has lost no partitions"
+    if event.event not in {"lost", "revoked"} or known is None:
+        return None
+    is_member = known.number > 0
+    if event.event == "lost" and is_member:
+        return f"is told that it has lost {named(event.partitions)}, and is a member"
+    if event.event == "revoked" and not is_member:
+        return f"is to give up {named(event.partitions)}, and is no member"
+    return None
