@@ -311,6 +311,15 @@ class History:
         for decided in self.decisions:
             yield from decided.transitions
 
+    def was_told(self, process: str, events: Collection[str], since_ms: int) -> bool:
+        """Tells whether one of some kinds of events came to a process from a time on, in milliseconds."""
+        for event in reversed(self.events):
+            if event.ts_ms < since_ms:
+                return False
+            if event.process == process and event.event in events:
+                return True
+        return False
+
     def membership_at(self, process: str, ts_ms: int) -> KnownMembership | None:
         """Returns what a process's member knew of its membership at a time; None if it knew of none yet."""
         return next((one for one in reversed(self.memberships) if one.process == process and one.ts_ms <= ts_ms), None)

@@ -11,7 +11,7 @@ from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.noted import GoesOn
-from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.violation import Violation
 
 _TRANSITION = PLACES["transitions"]
@@ -53,27 +53,28 @@ class FatalErrors:
         if process not in self._told or request.api not in _AS_MEMBER:
             return
         ts_ms, error = self._told[process]
-        if self._is_over(process, ts_ms):
+        if self._history.was_told(process, _TOLD, ts_ms):
             del self._told[process]
         elif now_ms > ts_ms + _SLACK_MS and process not in self._history.misbehaving:
             del self._told[process]
             name = Errors(error).name
             self._history.going_on.append(GoesOn(now_ms, request.body["groupId"], process, request.api, name))
 
-    def _is_over(self, process: str, since_ms: int) -> bool:
-        for event in reversed(self._history.events):
-            if event.ts_ms < since_ms:
-                return False
-            if event.process == process and event.event in _TOLD:
-                return True
-        return False
-
 
 def always_heard(plan: WorldPlan) -> frozenset[str]:
-    """Returns the processes that keep to the protocol, and whose requests all come in time."""
+    """Returns the processes that keep to the protocol, and whose requests all come in time.
+
+    A classic member sends no heartbeats before its application takes the answer to its first JoinGroup.
+    """
     if plan.failovers or plan.network.loss:
         return frozenset()
-    return frozenset(member.name for member in plan.members if member.habit is None and member.is_always_heard)
+    heard = (member for member in plan.members if member.habit is None and member.is_always_heard)
+    return frozenset(member.name for member in heard if member.is_kip_848 or _polls_in_time(member))
+
+
+def _polls_in_time(member: MemberPlan) -> bool:
+    pause_ms = member.poll_ms + member.process_ms + member.callback_ms
+    return not member.stalls and 2 * pause_ms < member.config().session_timeout_ms
 
 
 def unheeded(history: History) -> Iterator[Violation]:

@@ -9,6 +9,7 @@ from typing import Final
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.group_state import LEAVE_GROUP_EPOCH
 from coordinator_udf.members.outputs import Request
+from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.coordinator import Answered
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.noted import SentWithoutCause
@@ -18,6 +19,8 @@ from coordinator_udf.simulation.violation import Violation
 #: So many requests of one API a member may have cause to send in a second: Kafka's own send 22 at most, for each is
 #: tried again after retry.backoff.ms (100), and both threads of a classic member may look for the coordinator.
 _MOST_A_SECOND: Final = 40
+_SECOND_MS: Final = 1_000
+_LEAST_PAUSE_MS: Final = 100
 #: How many more commits a member may have had cause to than it sent.
 _MOST_LEFT: Final = 5
 
@@ -31,6 +34,8 @@ class SentRequests:
 
     def __init__(self, plan: WorldPlan, history: History) -> None:
         self._configs = {member.name: member.config() for member in plan.members if member.habit is None}
+        beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
+        self._paced = {name for name, config in self._configs.items() if _is_paced(config, beats_ms)}
         self._history = history
         self._sent_ms: defaultdict[tuple[str, str], deque[int]] = defaultdict(lambda: deque(maxlen=_MOST_A_SECOND))
         #: When each process last committed, and how many more times it had cause to by then.
@@ -42,10 +47,13 @@ class SentRequests:
         config = self._configs.get(process)
         if config is None:
             return
-        sent_ms = self._sent_ms[process, request.api]
-        if len(sent_ms) == _MOST_A_SECOND and now_ms - sent_ms[0] < 1_000:
-            self._tell(process, request, now_ms, f"more than {_MOST_A_SECOND} times in a second")
-        sent_ms.append(now_ms)
+        if process in self._paced:
+            sent_ms = self._sent_ms[process, request.api]
+            is_much = len(sent_ms) == _MOST_A_SECOND and now_ms - sent_ms[0] < _SECOND_MS
+            if is_much and not self._history.was_told(process, {"error"}, now_ms - _SECOND_MS):
+                # An application that is told errors may poll again at once.
+                self._tell(process, request, now_ms, f"more than {_MOST_A_SECOND} times in a second")
+            sent_ms.append(now_ms)
         if self._leaves_for_good(request) and config.group_instance_id is not None:
             self._tell(process, request, now_ms, "to leave, though it is static (KIP-345)")
         if request.api == "JoinGroup":
@@ -88,6 +96,12 @@ class SentRequests:
             self._told.add((process, request.api))
             group_id = request.body.get("groupId", "")
             self._history.sent_without_cause.append(SentWithoutCause(now_ms, group_id, process, request.api, how))
+
+
+def _is_paced(config: MemberConfig, consumer_beats_ms: int) -> bool:
+    """Tells whether a member is set up to send nothing more than ten times a second by itself."""
+    beats_ms = config.heartbeat_interval_ms if config.group_protocol == "classic" else consumer_beats_ms
+    return min(config.retry_backoff_ms, config.auto_commit_interval_ms, beats_ms) >= _LEAST_PAUSE_MS
 
 
 def sent_without_cause(history: History) -> Iterator[Violation]:

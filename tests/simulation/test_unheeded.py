@@ -1,0 +1,72 @@
+"""What members do without a cause is told; what Kafka's own do that looks like it isn't."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from coordinator_udf.simulation.invariants import violations
+from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.world import World
+from tests.simulation import mutations
+
+_KINDS = {"sent without cause", "error not told", "fell silent", "standstill", "wrong callback"}
+
+
+def _told(
+    *members: MemberPlan, settings: Mapping[str, Any] | None = None, failovers: tuple[Failover, ...] = ()
+) -> list[str]:
+    topics = (TopicPlan("t", 4, records_s=5.0),)
+    plan = WorldPlan(members, topics, 60_000, settings or {}, NetworkPlan((5, 5)), failovers=failovers)
+    return [f"{one.kind}: {one.detail}" for one in violations(World(plan, 1).run()) if one.kind in _KINDS]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"auto.commit.interval.ms": 0},
+        {"auto.commit.interval.ms": 10},
+        {"retry.backoff.ms": 1, "retry.backoff.max.ms": 1, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 1},
+        {"heartbeat.interval.ms": 5},
+    ],
+)
+def test_who_is_set_up_to_send_without_a_pause_has_cause_to(protocol: str, properties: Mapping[str, Any]) -> None:
+    timed = properties if protocol == "classic" else {k: v for k, v in properties.items() if "heartbeat" not in k}
+    set_up = {**timed, "group.protocol": protocol}
+    members = [MemberPlan(name, 1, "g", ("t",), 0, set_up, poll_ms=5) for name in ("a", "b")]
+    assert not _told(*members, failovers=(Failover(20_000, 5_000),))
+
+
+def test_who_sends_without_a_pause_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutations.try_again_without_a_pause(monkeypatch)
+    told = _told(MemberPlan("a", 1, "g", ("t",), 0), failovers=(Failover(20_000, 5_000),))
+    assert told == ["sent without cause: a/1 sends FindCoordinator more than 40 times in a second"]
+
+
+def test_who_commits_too_often_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutations.commit_with_each_poll(monkeypatch)
+    told = _told(MemberPlan("a", 1, "g", ("t",), 0))
+    assert told == ["sent without cause: a/1 sends OffsetCommit more often than each 5000 ms (auto.commit.interval.ms)"]
+
+
+def test_an_application_that_stands_still_while_it_joins_keeps_its_member_silent() -> None:
+    properties = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 2_000}
+    stands_still = MemberPlan("a", 1, "g", ("t",), 0, properties, stalls=(Stall(1_000, 30_000),))
+    works_long = MemberPlan("b", 1, "h", ("t",), 0, properties, process_ms=20_000)
+    assert not _told(stands_still, works_long)
+
+
+@pytest.mark.parametrize("again_ms", [None, 1_000])
+def test_an_application_that_was_told_that_its_group_is_full_may_try_again(again_ms: int | None) -> None:
+    members = [MemberPlan(name, 1, "g", ("t",), 0, again_ms=again_ms) for name in ("a", "b", "c")]
+    assert not _told(*members, settings={"group.max.size": 2})
+
+
+def test_who_closes_while_its_group_rebalances_may_be_told_that_its_partitions_are_lost() -> None:
+    first = MemberPlan("a", 1, "g", ("t",), 0)
+    for at_ms in range(30_500, 34_500, 500):
+        closes = MemberPlan("b", 1, "g", ("t",), 0, close_at_ms=at_ms)
+        assert not _told(first, closes, MemberPlan("c", 1, "g", ("t",), 30_000))
