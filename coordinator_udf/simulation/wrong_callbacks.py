@@ -52,7 +52,7 @@ def _of_partitions(history: History) -> Iterator[Violation]:
 def _of_membership(history: History) -> Iterator[Violation]:
     """Yields where partitions are lost though their member is one, or are to be given up though it is none.
 
-    Who closes while its group rebalances is told that they are lost.
+    A classic member that closes while its group rebalances loses them, too.
     """
     known: dict[str, KnownMembership] = {}
     changes = iter(history.memberships)
@@ -67,21 +67,28 @@ def _of_membership(history: History) -> Iterator[Violation]:
             closing.add(process)
         elif event.event == "start":
             closing.discard(process)
-        elif process not in closing and process not in history.misbehaving:
-            wrong = _denies_membership(event, known.get(process))
+        elif process not in history.misbehaving:
+            wrong = _denies_membership(event, known.get(process), process in closing)
+            if wrong is None and not event.partitions:
+                wrong = _of_nothing(event, process in history.kip_848)
             if wrong is not None:
                 yield Violation(event.ts_ms, event.group_id, _WRONG, f"{process} {wrong}")
 
 
-def _denies_membership(event: ApplicationEvent, known: KnownMembership | None) -> str | None:
+def _denies_membership(event: ApplicationEvent, known: KnownMembership | None, is_closing: bool) -> str | None:
     """Returns what is wrong with a callback, by what its member knows of its membership; None if nothing is."""
-    if event.event == "lost" and not event.partitions:
-        return "is told that it has lost no partitions"
-    if event.event not in {"lost", "revoked"} or known is None:
+    if known is None or not event.partitions:
         return None
     is_member = known.number > 0
-    if event.event == "lost" and is_member:
+    if event.event == "lost" and is_member and (known.is_stable or not is_closing):
         return f"is told that it has lost {named(event.partitions)}, and is a member"
     if event.event == "revoked" and not is_member:
         return f"is to give up {named(event.partitions)}, and is no member"
+    return None
+
+
+def _of_nothing(event: ApplicationEvent, is_kip_848: bool) -> str | None:
+    """Returns what is wrong with a callback without partitions: an eager member alone is to give up what it hasn't."""
+    if event.event == "lost" or (event.event == "revoked" and is_kip_848):
+        return f"is told that no partitions are {event.event}"
     return None

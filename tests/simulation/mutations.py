@@ -369,3 +369,14 @@ def leave_for_good_as_a_static_consumer(monkeypatch: pytest.MonkeyPatch) -> None
 def send_heartbeats_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     update = HeartbeatRequestState.update_interval
     monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, 20 * told_ms))
+
+
+def tell_applications_that_close_that_their_partitions_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up = Leaving.give_up_partitions
+
+    def lose(self: Leaving) -> Generator[Any, Any, None]:
+        told = self._context.callbacks
+        monkeypatch.setattr(told, "revoked", told.lost)
+        yield from give_up(self)
+
+    monkeypatch.setattr(Leaving, "give_up_partitions", lose)

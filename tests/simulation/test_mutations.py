@@ -78,6 +78,7 @@ _SEEDS = 20
         (mutations.commit_for_applications_that_do_so_themselves, "offsets-elsewhere", {"sent without cause"}),
         (mutations.try_again_without_a_pause, "fleet", {"sent without cause"}),
         (mutations.tell_members_that_their_partitions_are_lost, "rolling-deploy", {"wrong callback"}),
+        (mutations.tell_applications_that_close_that_their_partitions_are_lost, "rolling-deploy", {"wrong callback"}),
         (mutations.go_on_though_another_process_has_the_instance_id, "surge-deploy", {"error not told"}),
         (mutations.try_again_whatever_the_error, "full-groups", {"error not told"}),
         # The others have its partitions for as long as it is away, which static members are there to prevent.
