@@ -265,6 +265,7 @@ class Delivery:
             else:
                 event = e.AnswerArrives(connection, request, answer.body)
                 self._fatal.hear(process.name, request, answer.body, arrives.ts_ms)
+                self._sent.arrives(process.name, request, answer.body, arrives.ts_ms)
                 self._agenda.at(arrives.ts_ms, event, place=arrives.place)
 
     def lose(self, connection: Connection) -> None:
@@ -280,7 +281,7 @@ class Delivery:
             request.api == "OffsetCommit" for request in connection.in_flight.values()
         ):
             self._history.failed_commit_ms[member] = self._agenda.now_ms
-            self._sent.gives_cause(member)
+        self._sent.lose_connection(member)
         self._network.close(member, connection.node)
 
     def remove(self, process: Process) -> None:

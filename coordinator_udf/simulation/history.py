@@ -338,6 +338,10 @@ class History:
             self._known[process] = known
             self.memberships.append(KnownMembership(ts_ms, len(self.events), group_id, process, *known))
 
+    def is_stable(self, process: str) -> bool:
+        """Tells whether a process's member takes part in its generation or epoch now."""
+        return self._known.get(process, ("", 0, False))[2]
+
     def settles(self, ts_ms: int, group_id: str, process: str, *, is_settled: bool) -> None:
         """Takes note of whether a process is stable from now on, or gone, or not."""
         if not is_settled:

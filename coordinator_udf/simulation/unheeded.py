@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.groups.model.classic_states import GroupEvent
+from coordinator_udf.members.exceptions import ERROR_CLASSES, Retry
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.history import History
@@ -25,6 +26,20 @@ _FATAL = frozenset(
         Errors.GROUP_MAX_SIZE_REACHED,
         Errors.INCONSISTENT_GROUP_PROTOCOL,
         Errors.INVALID_SESSION_TIMEOUT,
+    }
+)
+#: What members see to themselves: what may be tried again, and what makes them join once more.
+_OWN = frozenset(
+    {one.exception for one in ERROR_CLASSES.values() if one.retry is not Retry.NO}
+    | {
+        ERROR_CLASSES[code].exception
+        for code in (
+            Errors.UNKNOWN_MEMBER_ID,
+            Errors.ILLEGAL_GENERATION,
+            Errors.REBALANCE_IN_PROGRESS,
+            Errors.FENCED_MEMBER_EPOCH,
+            Errors.STALE_MEMBER_EPOCH,
+        )
     }
 )
 #: What an application has done once it was told, or what makes another member of it.
@@ -82,9 +97,20 @@ def unheeded(history: History) -> Iterator[Violation]:
     for ts_ms, group_id, process, api, error in history.going_on:
         detail = f"{process} sends {api} after it was told {error}, of which its application wasn't told"
         yield Violation(ts_ms, group_id, "error not told", detail)
+    yield from _wrong_errors(history)
     if history.standstill_ms is not None:
         yield Violation(history.standstill_ms, "", "standstill", "so much happens at once that the world is ended")
     yield from _silent(history)
+
+
+def _wrong_errors(history: History) -> Iterator[Violation]:
+    """Yields what applications are told by poll though their members are to see to it themselves."""
+    for event in history.events:
+        if event.event == "error" and event.detail is not None and event.process not in history.misbehaving:
+            call, exception, *_ = event.detail.split(": ")
+            if call == "poll" and exception in _OWN:
+                detail = f"{event.process} is told {exception}, after which its member tries again"
+                yield Violation(event.ts_ms, event.group_id, "wrong error", detail)
 
 
 def _silent(history: History) -> Iterator[Violation]:

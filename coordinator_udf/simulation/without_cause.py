@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.group_state import LEAVE_GROUP_EPOCH
@@ -21,74 +21,129 @@ from coordinator_udf.simulation.violation import Violation
 _MOST_A_SECOND: Final = 40
 _SECOND_MS: Final = 1_000
 _LEAST_PAUSE_MS: Final = 100
-#: How many more commits a member may have had cause to than it sent.
+#: How often a member may have cause to send a request before it does.
 _MOST_LEFT: Final = 5
+#: Members look for a coordinator that they have lost; who doesn't see how they lost it grants one look in so long.
+_LOOKS_MS: Final = 10_000
+_WHY: Final = {
+    "OffsetCommit": "auto.commit.interval.ms",
+    "Heartbeat": "heartbeat.interval.ms",
+    "ConsumerGroupHeartbeat": "group.consumer.heartbeat.interval.ms",
+    "FindCoordinator": "a coordinator that it has found is its own until it loses it",
+}
 
 
 class SentRequests:
     """Counts what the members that keep to the protocol send.
 
-    One that commits automatically has cause to do so each ``auto.commit.interval.ms``, before it joins, before it takes
-    an assignment over, and again after an error. One that doesn't never has: applications don't commit by themselves.
+    Of commits, heartbeats and looks for the coordinator there is one more for each interval, and for what else gives a
+    member cause to send one: a commit goes before a JoinGroup and before an assignment is taken over, a heartbeat after
+    that, each is tried again after an error, and where a connection is lost all begins anew. Who doesn't commit
+    automatically has no cause to commit: applications don't do it by themselves.
     """
 
     def __init__(self, plan: WorldPlan, history: History) -> None:
         self._configs = {member.name: member.config() for member in plan.members if member.habit is None}
-        beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
-        self._paced = {name for name, config in self._configs.items() if _is_paced(config, beats_ms)}
+        self._consumer_beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
+        self._paced = {name for name, config in self._configs.items() if self._is_paced(config)}
         self._history = history
         self._sent_ms: defaultdict[tuple[str, str], deque[int]] = defaultdict(lambda: deque(maxlen=_MOST_A_SECOND))
-        #: When each process last committed, and how many more times it had cause to by then.
-        self._left: dict[str, tuple[int, float]] = {}
+        #: When each process last sent a request, and how many more it had cause to send by then.
+        self._left: dict[tuple[str, str], tuple[int, float]] = {}
+        #: When processes that know their coordinators heard of them.
+        self._found_ms: dict[str, int] = {}
         self._told: set[tuple[str, str]] = set()
 
     def send(self, process: str, request: Request, now_ms: int) -> None:
         """Takes note of a request of a process."""
-        config = self._configs.get(process)
+        config, api = self._configs.get(process), request.api
         if config is None:
             return
-        if process in self._paced:
-            sent_ms = self._sent_ms[process, request.api]
-            is_much = len(sent_ms) == _MOST_A_SECOND and now_ms - sent_ms[0] < _SECOND_MS
-            if is_much and not self._history.was_told(process, {"error"}, now_ms - _SECOND_MS):
-                # An application that is told errors may poll again at once.
-                self._tell(process, request, now_ms, f"more than {_MOST_A_SECOND} times in a second")
-            sent_ms.append(now_ms)
-        if self._leaves_for_good(request) and config.group_instance_id is not None:
+        if api == "ConsumerGroupHeartbeat" and not self._history.is_stable(process):
+            # One that doesn't know the name of a topic that it is assigned sends heartbeats without a pause.
+            self._sent_ms.pop((process, api), None)
+        elif process in self._paced:
+            self._look_at_pace(process, request, now_ms)
+        if api == "JoinGroup":
+            self._gives_cause(process, "OffsetCommit", "Heartbeat")
+        elif api == "OffsetCommit":
+            self._look_at_commit(process, request, now_ms, config)
+        elif _leaves_for_good(request) and config.group_instance_id is not None:
             self._tell(process, request, now_ms, "to leave, though it is static (KIP-345)")
-        if request.api == "JoinGroup":
-            self.gives_cause(process)
-        elif request.api == "OffsetCommit":
-            self._commit(process, request, now_ms, config)
+        if api in _WHY and self._is_settled(process, api, now_ms):
+            self._look_at_cause(process, request, now_ms, self._interval_ms(api, config))
 
     def hear(self, answer: Answered) -> None:
-        """Takes note of an answer: a refused commit is tried again, and one goes before an assignment's taking over."""
-        body = answer.body
-        if answer.request.api == "OffsetCommit":
-            if any(place["errorCode"] for topic in body["topics"] for place in topic["partitions"]):
-                self.gives_cause(answer.connection.member)
-        elif answer.request.api == "ConsumerGroupHeartbeat" and body.get("assignment") is not None:
-            self.gives_cause(answer.connection.member)
+        """Takes note of an answer."""
+        api, body, process = answer.request.api, answer.body, answer.connection.member
+        if any(_errors(api, body)):
+            self._found_ms.pop(process, None)
+            self._gives_cause(process, api, "FindCoordinator")
+        elif api == "FindCoordinator":
+            self._gives_cause(process, "Heartbeat", "ConsumerGroupHeartbeat")
+        elif api == "ConsumerGroupHeartbeat" and body["assignment"] is not None:
+            self._gives_cause(process, "OffsetCommit", api)
 
-    def gives_cause(self, process: str) -> None:
-        """Takes note of something that gives a process cause to commit once more."""
-        since_ms, left = self._left.get(process, (0, _MOST_LEFT))
-        self._left[process] = since_ms, min(left + 1, _MOST_LEFT)
+    def arrives(self, process: str, request: Request, body: Mapping[str, Any], ts_ms: int) -> None:
+        """Takes note of when an answer will come to a process."""
+        if request.api == "FindCoordinator" and not any(_errors(request.api, body)):
+            self._found_ms[process] = ts_ms
 
-    @staticmethod
-    def _leaves_for_good(request: Request) -> bool:
-        return request.api == "LeaveGroup" or request.body.get("memberEpoch") == LEAVE_GROUP_EPOCH
+    def lose_connection(self, process: str) -> None:
+        """Takes note that a process has lost a connection, or given it up."""
+        self._found_ms.pop(process, None)
+        self._gives_cause(process, *_WHY)
 
-    def _commit(self, process: str, request: Request, now_ms: int, config: MemberConfig) -> None:
+    def _is_settled(self, process: str, api: str, now_ms: int) -> bool:
+        """Tells whether a process has no other cause to send a request than those that are counted."""
+        if api == "FindCoordinator":
+            return now_ms >= self._found_ms.get(process, now_ms + 1)
+        return api != "ConsumerGroupHeartbeat" or self._history.is_stable(process)
+
+    def _gives_cause(self, process: str, *apis: str) -> None:
+        for api in apis:
+            since_ms, left = self._left.get((process, api), (0, _MOST_LEFT))
+            self._left[process, api] = since_ms, min(left + 1, _MOST_LEFT)
+
+    def _look_at_pace(self, process: str, request: Request, now_ms: int) -> None:
+        sent_ms = self._sent_ms[process, request.api]
+        is_much = len(sent_ms) == _MOST_A_SECOND and now_ms - sent_ms[0] < _SECOND_MS
+        if is_much and not self._history.was_told(process, {"error"}, now_ms - _SECOND_MS):
+            # An application that is told errors may poll again at once.
+            self._tell(process, request, now_ms, f"more than {_MOST_A_SECOND} times in a second")
+        sent_ms.append(now_ms)
+
+    def _look_at_commit(self, process: str, request: Request, now_ms: int, config: MemberConfig) -> None:
         if not config.enable_auto_commit:
             self._tell(process, request, now_ms, "though enable.auto.commit is false")
-            return
-        interval_ms = max(1, config.auto_commit_interval_ms)
-        since_ms, left = self._left.get(process, (0, _MOST_LEFT))
+        elif not request.body["topics"]:
+            self._tell(process, request, now_ms, "with nothing in it")
+
+    def _look_at_cause(self, process: str, request: Request, now_ms: int, interval_ms: int) -> None:
+        since_ms, left = self._left.get((process, request.api), (0, _MOST_LEFT))
         left = min(left + (now_ms - since_ms) / interval_ms, _MOST_LEFT) - 1
         if left < 0:
-            self._tell(process, request, now_ms, f"more often than each {interval_ms} ms (auto.commit.interval.ms)")
-        self._left[process] = now_ms, max(left, 0)
+            how = f"more often than each {interval_ms} ms ({_WHY[request.api]})"
+            self._tell(process, request, now_ms, how)
+        self._left[process, request.api] = now_ms, max(left, 0)
+
+    def _interval_ms(self, api: str, config: MemberConfig) -> int:
+        match api:
+            case "OffsetCommit":
+                interval_ms = config.auto_commit_interval_ms
+            case "Heartbeat":
+                interval_ms = config.heartbeat_interval_ms
+            case "ConsumerGroupHeartbeat":
+                interval_ms = self._consumer_beats_ms
+            case _:
+                interval_ms = _LOOKS_MS
+        return max(1, interval_ms)
+
+    def _is_paced(self, config: MemberConfig) -> bool:
+        """Tells whether a member is set up to send nothing more than ten times a second by itself."""
+        is_classic = config.group_protocol == "classic"
+        beats_ms = config.heartbeat_interval_ms if is_classic else self._consumer_beats_ms
+        return min(config.retry_backoff_ms, config.auto_commit_interval_ms, beats_ms) >= _LEAST_PAUSE_MS
 
     def _tell(self, process: str, request: Request, now_ms: int, how: str) -> None:
         """Takes note of what a process sends too often, once for each API."""
@@ -98,13 +153,22 @@ class SentRequests:
             self._history.sent_without_cause.append(SentWithoutCause(now_ms, group_id, process, request.api, how))
 
 
-def _is_paced(config: MemberConfig, consumer_beats_ms: int) -> bool:
-    """Tells whether a member is set up to send nothing more than ten times a second by itself."""
-    beats_ms = config.heartbeat_interval_ms if config.group_protocol == "classic" else consumer_beats_ms
-    return min(config.retry_backoff_ms, config.auto_commit_interval_ms, beats_ms) >= _LEAST_PAUSE_MS
+def _leaves_for_good(request: Request) -> bool:
+    return request.api == "LeaveGroup" or request.body.get("memberEpoch") == LEAVE_GROUP_EPOCH
+
+
+def _errors(api: str, body: Mapping[str, Any]) -> Iterator[int]:
+    """Yields the error codes of an answer."""
+    match api:
+        case "OffsetCommit":
+            yield from (place["errorCode"] for topic in body["topics"] for place in topic["partitions"])
+        case "FindCoordinator":
+            yield from (one["errorCode"] for one in body["coordinators"])
+        case _:
+            yield body["errorCode"]
 
 
 def sent_without_cause(history: History) -> Iterator[Violation]:
-    """Yields what members sent too often."""
+    """Yields what members sent without a cause."""
     for sent in history.sent_without_cause:
         yield Violation(sent.ts_ms, sent.group_id, "sent without cause", f"{sent.process} sends {sent.api} {sent.how}")

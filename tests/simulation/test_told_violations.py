@@ -13,11 +13,11 @@ from coordinator_udf.simulation.shrink import event_list, run, shrink
 from jobs.search_worlds import app as search_app
 from jobs.simulate_groups import app
 from tests.conftest import ROOT
-from tests.simulation import mutations
+from tests.simulation import shard_mutations
 
 
 def test_a_violation_is_shown_by_the_fewest_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutations.give_away_what_is_not_revoked(monkeypatch)
+    shard_mutations.give_away_what_is_not_revoked(monkeypatch)
     plan = draw_world(read_scenario(ROOT / "conf" / "scenarios" / "rolling-deploy.toml"), 0)
     short = shrink(plan, 0, "two owners")
     # Two members suffice: one that has everything, and one that is given some of it at once.
@@ -38,7 +38,7 @@ def test_the_job_replays_one_world() -> None:
 def test_a_search_tells_the_fewest_events_and_the_command_that_shows_them_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    mutations.give_away_what_is_not_revoked(monkeypatch)
+    shard_mutations.give_away_what_is_not_revoked(monkeypatch)
     monkeypatch.chdir(ROOT)
     scenario = "conf/scenarios/rolling-deploy.toml"
     arguments = [scenario, "--seeds", "0:1", "--done", str(tmp_path / "done")]

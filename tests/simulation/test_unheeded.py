@@ -10,7 +10,7 @@ import pytest
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
-from tests.simulation import mutations
+from tests.simulation import member_mutations
 
 _KINDS = {"sent without cause", "error not told", "fell silent", "standstill", "wrong callback"}
 
@@ -41,13 +41,13 @@ def test_who_is_set_up_to_send_without_a_pause_has_cause_to(protocol: str, prope
 
 
 def test_who_sends_without_a_pause_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutations.try_again_without_a_pause(monkeypatch)
+    member_mutations.try_again_without_a_pause(monkeypatch)
     told = _told(MemberPlan("a", 1, "g", ("t",), 0), failovers=(Failover(20_000, 5_000),))
     assert told == ["sent without cause: a/1 sends FindCoordinator more than 40 times in a second"]
 
 
 def test_who_commits_too_often_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    mutations.commit_with_each_poll(monkeypatch)
+    member_mutations.commit_with_each_poll(monkeypatch)
     told = _told(MemberPlan("a", 1, "g", ("t",), 0))
     assert told == ["sent without cause: a/1 sends OffsetCommit more often than each 5000 ms (auto.commit.interval.ms)"]
 
