@@ -9,6 +9,7 @@ from typing import Any, Final
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.group_state import LEAVE_GROUP_EPOCH
 from coordinator_udf.members.outputs import Request
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.coordinator import Answered
 from coordinator_udf.simulation.history import History
@@ -165,7 +166,7 @@ def _errors(api: str, body: Mapping[str, Any]) -> Iterator[int]:
         case "FindCoordinator":
             yield from (one["errorCode"] for one in body["coordinators"])
         case _:
-            yield body["errorCode"]
+            yield body.get("errorCode", Errors.NONE)
 
 
 def sent_without_cause(history: History) -> Iterator[Violation]:
