@@ -48,6 +48,8 @@ _TOLD = frozenset({"error", "crash", "close", "closed", "start"})
 _ENDS = frozenset({"crash", "close", "closed"})
 #: A classic member's other thread may be about to say something.
 _SLACK_MS: Final = 1_000
+#: A heartbeat goes out only when the last one is answered, which is to take a small part of a session.
+_PROMPT_MS: Final = 1_000
 
 
 class FatalErrors:
@@ -81,7 +83,8 @@ def always_heard(plan: WorldPlan) -> frozenset[str]:
 
     A classic member sends no heartbeats before its application takes the answer to its first JoinGroup.
     """
-    if plan.failovers or plan.network.loss:
+    waits_ms = plan.cadence_ms + plan.network.latency_ms[1]
+    if plan.failovers or plan.network.loss or waits_ms > _PROMPT_MS:
         return frozenset()
     heard = (member for member in plan.members if member.habit is None and member.is_always_heard)
     return frozenset(member.name for member in heard if member.is_kip_848 or _polls_in_time(member))

@@ -16,10 +16,14 @@ _KINDS = {"sent without cause", "error not told", "fell silent", "standstill", "
 
 
 def _told(
-    *members: MemberPlan, settings: Mapping[str, Any] | None = None, failovers: tuple[Failover, ...] = ()
+    *members: MemberPlan,
+    settings: Mapping[str, Any] | None = None,
+    failovers: tuple[Failover, ...] = (),
+    latency_ms: int = 5,
+    cadence_ms: int = 0,
 ) -> list[str]:
-    topics = (TopicPlan("t", 4, records_s=5.0),)
-    plan = WorldPlan(members, topics, 60_000, settings or {}, NetworkPlan((5, 5)), failovers=failovers)
+    topics, network = (TopicPlan("t", 4, records_s=5.0),), NetworkPlan((latency_ms, latency_ms))
+    plan = WorldPlan(members, topics, 60_000, settings or {}, network, failovers=failovers, cadence_ms=cadence_ms)
     return [f"{one.kind}: {one.detail}" for one in violations(World(plan, 1).run()) if one.kind in _KINDS]
 
 
@@ -70,3 +74,10 @@ def test_who_closes_while_its_group_rebalances_may_be_told_that_its_partitions_a
     for at_ms in range(30_500, 34_500, 500):
         closes = MemberPlan("b", 1, "g", ("t",), 0, close_at_ms=at_ms)
         assert not _told(first, closes, MemberPlan("c", 1, "g", ("t",), 30_000))
+
+
+@pytest.mark.parametrize(("latency_ms", "cadence_ms"), [(4_000, 0), (5, 12_000)])
+def test_whose_answers_take_as_long_as_its_session_may_fall_silent(latency_ms: int, cadence_ms: int) -> None:
+    properties = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 2_000}
+    members = [MemberPlan(name, 1, "g", ("t",), 0, properties) for name in ("a", "b")]
+    assert not _told(*members, latency_ms=latency_ms, cadence_ms=cadence_ms)
