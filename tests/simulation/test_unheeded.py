@@ -11,6 +11,7 @@ from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.world import World
 from tests.simulation import member_mutations
+from tests.simulation.short_sessions import SHORT_SESSIONS
 
 _KINDS = {"sent without cause", "error not told", "fell silent", "standstill", "wrong callback"}
 
@@ -76,8 +77,7 @@ def test_who_closes_while_its_group_rebalances_may_be_told_that_its_partitions_a
         assert not _told(first, closes, MemberPlan("c", 1, "g", ("t",), 30_000))
 
 
-@pytest.mark.parametrize(("latency_ms", "cadence_ms"), [(4_000, 0), (5, 12_000)])
+@pytest.mark.parametrize(("latency_ms", "cadence_ms"), [(6_000, 0), (5, 12_000)])
 def test_whose_answers_take_as_long_as_its_session_may_fall_silent(latency_ms: int, cadence_ms: int) -> None:
-    properties = {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 2_000}
-    members = [MemberPlan(name, 1, "g", ("t",), 0, properties) for name in ("a", "b")]
-    assert not _told(*members, latency_ms=latency_ms, cadence_ms=cadence_ms)
+    members = [MemberPlan(name, 1, "g", ("t",), 0, {"group.protocol": "consumer"}) for name in ("a", "b")]
+    assert not _told(*members, settings=SHORT_SESSIONS, latency_ms=latency_ms, cadence_ms=cadence_ms)
