@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -264,9 +265,12 @@ class Delivery:
                 connection.lost.add(request.req)
             else:
                 event = e.AnswerArrives(connection, request, answer.body)
-                self._fatal.hear(process.name, request, answer.body, arrives.ts_ms)
-                self._sent.arrives(process.name, request, answer.body, arrives.ts_ms)
                 self._agenda.at(arrives.ts_ms, event, place=arrives.place)
+
+    def told(self, process: str, request: Request, body: Mapping[str, Any]) -> None:
+        """Takes note of an answer that comes to a process."""
+        self._fatal.hear(process, request, body, self._agenda.now_ms)
+        self._sent.told(process, request, body)
 
     def lose(self, connection: Connection) -> None:
         """Closes a connection that breaks."""

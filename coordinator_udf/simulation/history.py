@@ -12,7 +12,7 @@ import msgspec
 from coordinator_udf.groups.decisions import PLACES, Decisions, Row
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
-from coordinator_udf.simulation.noted import CutShort, GoesOn, NumberTaken, SentWithoutCause, WronglyRefused
+from coordinator_udf.simulation.noted import CutShort, FatalError, GoesOn, NumberTaken, SentWithoutCause, WronglyRefused
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
@@ -194,10 +194,13 @@ class History:
         not_told_fenced: which requests of replaced static members it refused otherwise than for that.
         sent_without_cause: which requests members sent without cause.
         standstill_ms: when the world ended because all went on at one time; None if it came to its end.
+        fatal_errors: which members were told an error that is to end them.
+        polls_within_ms: within which time the processes poll that poll all the time.
         going_on: which requests members sent after an error that should have ended them.
         cut_short: whom they removed for being silent that wasn't.
         subscribed: what processes subscribed to last.
         misbehaving: the processes that don't keep to the protocol.
+        cooperative: the classic ones that can't but rebalance cooperatively.
         kip_848: the processes whose members are of KIP-848.
         accepted_ms: when the last request came that the coordinator took from a member id, in worlds of static members.
         dismissals: whom administrators removed.
@@ -248,10 +251,13 @@ class History:
     not_told_fenced: list[WronglyRefused] = field(default_factory=list)
     sent_without_cause: list[SentWithoutCause] = field(default_factory=list)
     standstill_ms: int | None = None
+    fatal_errors: list[FatalError] = field(default_factory=list)
+    polls_within_ms: dict[str, int] = field(default_factory=dict)
     going_on: list[GoesOn] = field(default_factory=list)
     cut_short: list[CutShort] = field(default_factory=list)
     subscribed: dict[str, Input] = field(default_factory=dict)
     misbehaving: frozenset[str] = frozenset()
+    cooperative: frozenset[str] = frozenset()
     kip_848: frozenset[str] = frozenset()
     accepted_ms: dict[str, int] = field(default_factory=dict)
     dismissals: list[Removed] = field(default_factory=list)

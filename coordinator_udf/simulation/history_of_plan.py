@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator_udf.members.config import METADATA_MAX_AGE_MS
+from coordinator_udf.members.config import METADATA_MAX_AGE_MS, MemberConfig
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.history import NO_LIMIT, History
 from coordinator_udf.simulation.outlasted import rebalance_timeouts_ms, who_leaves_on_close
@@ -11,7 +11,7 @@ from coordinator_udf.simulation.poll_intervals import longest_stays_ms
 from coordinator_udf.simulation.short_polls import groups_of_short_polls
 from coordinator_udf.simulation.uncommitted import commits_first_ms
 from coordinator_udf.simulation.uneven import even_groups
-from coordinator_udf.simulation.unheeded import always_heard
+from coordinator_udf.simulation.unheeded import always_heard, polls_within_ms
 
 
 def history_of(plan: WorldPlan) -> History:
@@ -38,11 +38,19 @@ def history_of(plan: WorldPlan) -> History:
         rebalance_timeouts_ms=rebalance_timeouts_ms(plan),
         leave_on_close=who_leaves_on_close(plan),
         always_heard=always_heard(plan),
+        polls_within_ms=polls_within_ms(plan),
+        cooperative=frozenset(name for name, config in configs.items() if _is_cooperative(config)),
         commits_first_ms=commits_first_ms(plan),
         longest_session_ms=max(sessions_ms, default=0),
         even_groups=even_groups(plan),
         with_static_members=frozenset(one.group_id for one in plan.members if "group.instance.id" in one.properties),
         known_partitions=_known_partitions(plan),
+    )
+
+
+def _is_cooperative(config: MemberConfig) -> bool:
+    return config.group_protocol == "classic" and all(
+        name.endswith("CooperativeStickyAssignor") for name in config.partition_assignment_strategy
     )
 
 

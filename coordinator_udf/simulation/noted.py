@@ -50,6 +50,15 @@ class SentWithoutCause(NamedTuple):
     how: str
 
 
+class FatalError(NamedTuple):
+    """An answer that ends a member, and comes to its process at a time."""
+
+    ts_ms: int
+    group_id: str
+    process: str
+    error: str
+
+
 class GoesOn(NamedTuple):
     """A request of a member that was told a fatal error before, of which its application wasn't told."""
 

@@ -11,7 +11,7 @@ from coordinator_udf.members.exceptions import ERROR_CLASSES, Retry
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.history import History
-from coordinator_udf.simulation.noted import GoesOn
+from coordinator_udf.simulation.noted import FatalError, GoesOn
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.violation import Violation
 
@@ -61,9 +61,11 @@ class FatalErrors:
         self._told: dict[str, tuple[int, int]] = {}
 
     def hear(self, process: str, request: Request, body: Mapping[str, Any], ts_ms: int) -> None:
-        """Takes note of an answer that comes to a process at a time, in milliseconds since the epoch."""
-        if request.api in _AS_MEMBER and body["errorCode"] in _FATAL:
-            self._told.setdefault(process, (ts_ms, body["errorCode"]))
+        """Takes note of an answer that comes to a process now, in milliseconds since the epoch."""
+        if request.api in _AS_MEMBER and body["errorCode"] in _FATAL and process not in self._told:
+            self._told[process] = ts_ms, body["errorCode"]
+            error = Errors(body["errorCode"]).name
+            self._history.fatal_errors.append(FatalError(ts_ms, request.body["groupId"], process, error))
 
     def send(self, process: str, request: Request, now_ms: int) -> None:
         """Looks whether a process that sends something was told such an error, and its application wasn't."""
@@ -100,10 +102,32 @@ def unheeded(history: History) -> Iterator[Violation]:
     for ts_ms, group_id, process, api, error in history.going_on:
         detail = f"{process} sends {api} after it was told {error}, of which its application wasn't told"
         yield Violation(ts_ms, group_id, "error not told", detail)
+    yield from _untold(history)
     yield from _wrong_errors(history)
     if history.standstill_ms is not None:
         yield Violation(history.standstill_ms, "", "standstill", "so much happens at once that the world is ended")
     yield from _silent(history)
+
+
+def _untold(history: History) -> Iterator[Violation]:
+    """Yields applications that poll all the time, and aren't told of an error that ends their member."""
+    for ts_ms, group_id, process, error in history.fatal_errors:
+        until_ms = ts_ms + history.polls_within_ms.get(process, history.end_ms)
+        if until_ms >= history.end_ms or not _lives(history, process, ts_ms):
+            continue
+        told = (event for event in history.events if event.process == process and event.event in _TOLD)
+        if not any(ts_ms <= event.ts_ms <= until_ms for event in told):
+            detail = f"{process} is told {error}, and its application isn't within {until_ms - ts_ms} ms"
+            yield Violation(until_ms, group_id, "error not told", detail)
+
+
+def polls_within_ms(plan: WorldPlan) -> dict[str, int]:
+    """Returns within which time processes poll twice in any case, and are through with their callbacks."""
+    return {
+        member.name: _SLACK_MS + 3 * (member.poll_ms + member.process_ms + member.callback_ms)
+        for member in plan.members
+        if member.habit is None and not member.stalls and not member.hangs
+    }
 
 
 def _wrong_errors(history: History) -> Iterator[Violation]:

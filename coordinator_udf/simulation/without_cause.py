@@ -51,8 +51,8 @@ class SentRequests:
         self._sent_ms: defaultdict[tuple[str, str], deque[int]] = defaultdict(lambda: deque(maxlen=_MOST_A_SECOND))
         #: When each process last sent a request, and how many more it had cause to send by then.
         self._left: dict[tuple[str, str], tuple[int, float]] = {}
-        #: When processes that know their coordinators heard of them.
-        self._found_ms: dict[str, int] = {}
+        #: The processes that know their coordinators.
+        self._with_coordinator: set[str] = set()
         self._told: set[tuple[str, str]] = set()
 
     def send(self, process: str, request: Request, now_ms: int) -> None:
@@ -71,34 +71,34 @@ class SentRequests:
             self._look_at_commit(process, request, now_ms, config)
         elif _leaves_for_good(request) and config.group_instance_id is not None:
             self._tell(process, request, now_ms, "to leave, though it is static (KIP-345)")
-        if api in _WHY and self._is_settled(process, api, now_ms):
+        if api in _WHY and self._is_settled(process, api):
             self._look_at_cause(process, request, now_ms, self._interval_ms(api, config))
 
     def hear(self, answer: Answered) -> None:
-        """Takes note of an answer."""
+        """Takes note of an answer that the coordinator has for a member."""
         api, body, process = answer.request.api, answer.body, answer.connection.member
         if any(_errors(api, body)):
-            self._found_ms.pop(process, None)
+            self._with_coordinator.discard(process)
             self._gives_cause(process, api, "FindCoordinator")
         elif api == "FindCoordinator":
             self._gives_cause(process, "Heartbeat", "ConsumerGroupHeartbeat")
         elif api == "ConsumerGroupHeartbeat" and body["assignment"] is not None:
             self._gives_cause(process, "OffsetCommit", api)
 
-    def arrives(self, process: str, request: Request, body: Mapping[str, Any], ts_ms: int) -> None:
-        """Takes note of when an answer will come to a process."""
+    def told(self, process: str, request: Request, body: Mapping[str, Any]) -> None:
+        """Takes note of an answer that comes to a process."""
         if request.api == "FindCoordinator" and not any(_errors(request.api, body)):
-            self._found_ms[process] = ts_ms
+            self._with_coordinator.add(process)
 
     def lose_connection(self, process: str) -> None:
         """Takes note that a process has lost a connection, or given it up."""
-        self._found_ms.pop(process, None)
+        self._with_coordinator.discard(process)
         self._gives_cause(process, *_WHY)
 
-    def _is_settled(self, process: str, api: str, now_ms: int) -> bool:
+    def _is_settled(self, process: str, api: str) -> bool:
         """Tells whether a process has no other cause to send a request than those that are counted."""
         if api == "FindCoordinator":
-            return now_ms >= self._found_ms.get(process, now_ms + 1)
+            return process in self._with_coordinator
         return api != "ConsumerGroupHeartbeat" or self._history.is_stable(process)
 
     def _gives_cause(self, process: str, *apis: str) -> None:

@@ -232,7 +232,8 @@ class World:
             self._happen_seldom(event)
 
     def _answered(self, connection: Connection, req: int, body: Mapping[str, Any]) -> None:
-        if connection.is_open and connection.in_flight.pop(req, None) is not None:
+        if connection.is_open and (request := connection.in_flight.pop(req, None)) is not None:
+            self._delivery.told(connection.member, request, body)
             self._to_member(connection.member, inputs.Response(req, body))
 
     def _happen_seldom(self, event: e.Event) -> None:

@@ -70,7 +70,7 @@ def _of_membership(history: History) -> Iterator[Violation]:
         elif process not in history.misbehaving:
             wrong = _denies_membership(event, known.get(process), process in closing)
             if wrong is None and not event.partitions:
-                wrong = _of_nothing(event, process in history.kip_848)
+                wrong = _of_nothing(event, process not in history.kip_848 | history.cooperative)
             if wrong is not None:
                 yield Violation(event.ts_ms, event.group_id, _WRONG, f"{process} {wrong}")
 
@@ -87,8 +87,8 @@ def _denies_membership(event: ApplicationEvent, known: KnownMembership | None, i
     return None
 
 
-def _of_nothing(event: ApplicationEvent, is_kip_848: bool) -> str | None:
+def _of_nothing(event: ApplicationEvent, is_eager: bool) -> str | None:
     """Returns what is wrong with a callback without partitions: an eager member alone is to give up what it hasn't."""
-    if event.event == "lost" or (event.event == "revoked" and is_kip_848):
+    if event.event == "lost" or (event.event == "revoked" and not is_eager):
         return f"is told that no partitions are {event.event}"
     return None

@@ -195,3 +195,27 @@ def send_heartbeats_twice_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HeartbeatTimers, "_reset_heartbeat", often)
     update = HeartbeatRequestState.update_interval
     monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, told_ms // 2))
+
+
+def stop_heartbeats_without_a_word_when_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = HeartbeatLoop.step
+
+    def quietly(self: HeartbeatLoop) -> Generator[Any, Any, bool]:
+        goes_on = yield from step(self)
+        if self.failure is not None:
+            self.failure = None
+            self.close()
+        return goes_on
+
+    monkeypatch.setattr(HeartbeatLoop, "step", quietly)
+
+
+def call_back_to_give_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_up = Rebalance._give_up
+
+    def always(self: Rebalance, generation: Any) -> Generator[Any, Any, Any]:
+        if not generation.is_out:
+            yield from self._context.callbacks.revoked(set())
+        return (yield from give_up(self, generation))
+
+    monkeypatch.setattr(Rebalance, "_give_up", always)

@@ -103,6 +103,8 @@ _SEEDS = 20
         (member_mutations.ask_for_the_coordinator_on_and_on, "migration", {"sent without cause"}),
         (member_mutations.send_heartbeats_twice_as_often, "rolling-deploy", {"sent without cause"}),
         (member_mutations.tell_applications_what_is_tried_again, "network-cut", {"wrong error"}),
+        (member_mutations.stop_heartbeats_without_a_word_when_fenced, "surge-deploy", {"error not told"}),
+        (member_mutations.call_back_to_give_up_nothing, "crash-loop", {"wrong callback"}),
         # The next commits are higher, so that nothing is missing in the end.
         (shard_mutations.load_without_offsets, "fleet", {"lost commit"}),
     ],
