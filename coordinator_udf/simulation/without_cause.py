@@ -9,7 +9,6 @@ from typing import Any, Final
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.group_state import LEAVE_GROUP_EPOCH
 from coordinator_udf.members.outputs import Request
-from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.coordinator import Answered
 from coordinator_udf.simulation.history import History
@@ -46,6 +45,7 @@ class SentRequests:
     def __init__(self, plan: WorldPlan, history: History) -> None:
         self._configs = {member.name: member.config() for member in plan.members if member.habit is None}
         self._consumer_beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
+        self._every_ms = {name: self._intervals_ms(config) for name, config in self._configs.items()}
         self._paced = {name for name, config in self._configs.items() if self._is_paced(config)}
         self._history = history
         self._sent_ms: defaultdict[tuple[str, str], deque[int]] = defaultdict(lambda: deque(maxlen=_MOST_A_SECOND))
@@ -72,12 +72,12 @@ class SentRequests:
         elif _leaves_for_good(request) and config.group_instance_id is not None:
             self._tell(process, request, now_ms, "to leave, though it is static (KIP-345)")
         if api in _WHY and self._is_settled(process, api):
-            self._look_at_cause(process, request, now_ms, self._interval_ms(api, config))
+            self._look_at_cause(process, request, now_ms, self._every_ms[process][api])
 
     def hear(self, answer: Answered) -> None:
         """Takes note of an answer that the coordinator has for a member."""
         api, body, process = answer.request.api, answer.body, answer.connection.member
-        if any(_errors(api, body)):
+        if _is_refused(api, body):
             self._with_coordinator.discard(process)
             self._gives_cause(process, api, "FindCoordinator")
         elif api == "FindCoordinator":
@@ -87,7 +87,7 @@ class SentRequests:
 
     def told(self, process: str, request: Request, body: Mapping[str, Any]) -> None:
         """Takes note of an answer that comes to a process."""
-        if request.api == "FindCoordinator" and not any(_errors(request.api, body)):
+        if request.api == "FindCoordinator" and not _is_refused(request.api, body):
             self._with_coordinator.add(process)
 
     def lose_connection(self, process: str) -> None:
@@ -128,17 +128,15 @@ class SentRequests:
             self._tell(process, request, now_ms, how)
         self._left[process, request.api] = now_ms, max(left, 0)
 
-    def _interval_ms(self, api: str, config: MemberConfig) -> int:
-        match api:
-            case "OffsetCommit":
-                interval_ms = config.auto_commit_interval_ms
-            case "Heartbeat":
-                interval_ms = config.heartbeat_interval_ms
-            case "ConsumerGroupHeartbeat":
-                interval_ms = self._consumer_beats_ms
-            case _:
-                interval_ms = _LOOKS_MS
-        return max(1, interval_ms)
+    def _intervals_ms(self, config: MemberConfig) -> dict[str, int]:
+        """Returns how often a member has cause to send what it sends again and again."""
+        intervals_ms = {
+            "OffsetCommit": config.auto_commit_interval_ms,
+            "Heartbeat": config.heartbeat_interval_ms,
+            "ConsumerGroupHeartbeat": self._consumer_beats_ms,
+            "FindCoordinator": _LOOKS_MS,
+        }
+        return {api: max(1, interval_ms) for api, interval_ms in intervals_ms.items()}
 
     def _is_paced(self, config: MemberConfig) -> bool:
         """Tells whether a member is set up to send nothing more than ten times a second by itself."""
@@ -158,15 +156,15 @@ def _leaves_for_good(request: Request) -> bool:
     return request.api == "LeaveGroup" or request.body.get("memberEpoch") == LEAVE_GROUP_EPOCH
 
 
-def _errors(api: str, body: Mapping[str, Any]) -> Iterator[int]:
-    """Yields the error codes of an answer."""
+def _is_refused(api: str, body: Mapping[str, Any]) -> bool:
+    """Tells whether an answer has an error code, be it for one partition."""
     match api:
         case "OffsetCommit":
-            yield from (place["errorCode"] for topic in body["topics"] for place in topic["partitions"])
+            return any(place["errorCode"] for topic in body["topics"] for place in topic["partitions"])
         case "FindCoordinator":
-            yield from (one["errorCode"] for one in body["coordinators"])
+            return any(one["errorCode"] for one in body["coordinators"])
         case _:
-            yield body.get("errorCode", Errors.NONE)
+            return bool(body.get("errorCode"))
 
 
 def sent_without_cause(history: History) -> Iterator[Violation]:
