@@ -52,7 +52,8 @@ def _of_partitions(history: History) -> Iterator[Violation]:
 def _of_membership(history: History) -> Iterator[Violation]:
     """Yields where partitions are lost though their member is one, or are to be given up though it is none.
 
-    A classic member that closes while its group rebalances loses them, too.
+    A classic member that closes while its group rebalances loses them, too, and one that has left while its close waits
+    for something is to give them up.
     """
     known: dict[str, KnownMembership] = {}
     changes = iter(history.memberships)
@@ -82,7 +83,7 @@ def _denies_membership(event: ApplicationEvent, known: KnownMembership | None, i
     is_member = known.number > 0
     if event.event == "lost" and is_member and (known.is_stable or not is_closing):
         return f"is told that it has lost {named(event.partitions)}, and is a member"
-    if event.event == "revoked" and not is_member:
+    if event.event == "revoked" and not is_member and not is_closing:
         return f"is to give up {named(event.partitions)}, and is no member"
     return None
 
