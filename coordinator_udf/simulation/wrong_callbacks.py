@@ -58,18 +58,20 @@ def _of_membership(history: History) -> Iterator[Violation]:
     known: dict[str, KnownMembership] = {}
     changes = iter(history.memberships)
     change = next(changes, None)
-    closing: set[str] = set()
+    closes_ms: dict[str, int] = {}
     for place, event in enumerate(history.events):
         while change is not None and change.after <= place:
             known[change.process] = change
             change = next(changes, None)
         process = event.process
         if event.event == "close":
-            closing.add(process)
+            closes_ms[process] = event.ts_ms
         elif event.event == "start":
-            closing.discard(process)
+            closes_ms.pop(process, None)
         elif process not in history.misbehaving:
-            wrong = _denies_membership(event, known.get(process), process in closing)
+            wrong = _denies_membership(event, known.get(process), process in closes_ms)
+            if wrong is not None and _is_over_by_then(history, event, closes_ms.get(process)):
+                wrong = None
             if wrong is None and not event.partitions:
                 wrong = _of_nothing(event, process not in history.kip_848 | history.cooperative)
             if wrong is not None:
@@ -86,6 +88,22 @@ def _denies_membership(event: ApplicationEvent, known: KnownMembership | None, i
     if event.event == "revoked" and not is_member and not is_closing:
         return f"is to give up {named(event.partitions)}, and is no member"
     return None
+
+
+def _is_over_by_then(history: History, event: ApplicationEvent, closes_ms: int | None) -> bool:
+    """Tells whether a callback follows from what its member learned in this millisecond, or keeps to itself.
+
+    That is a fatal error, or that the last commit of one that closes is refused.
+    """
+    is_closing = closes_ms is not None
+    by_then = history.membership_at(event.process, event.ts_ms)
+    if _denies_membership(event, by_then, is_closing) is None:
+        return True
+    is_ended = any(one.process == event.process and one.ts_ms <= event.ts_ms for one in history.fatal_errors)
+    is_refused = closes_ms is not None and any(
+        group_id == event.group_id and closes_ms <= ts_ms <= event.ts_ms for ts_ms, group_id in history.refused
+    )
+    return event.event == "lost" and (is_ended or is_refused)
 
 
 def _of_nothing(event: ApplicationEvent, is_eager: bool) -> str | None:
