@@ -149,7 +149,11 @@ def _silent(history: History) -> Iterator[Violation]:
         if row[_TRANSITION["rule"]] != GroupEvent.SESSION_EXPIRED or row[_TRANSITION["members"]] is not None:
             continue
         process = history.process_of.get(row[_TRANSITION["cause_member_id"]], "")
-        if process in history.always_heard and _lives(history, process, row[_TRANSITION["ts"]]):
+        if process not in history.always_heard or not _lives(history, process, row[_TRANSITION["ts"]]):
+            continue
+        known = history.membership_at(process, row[_TRANSITION["ts"]])
+        # A static member of KIP-848 that has left for a while has what is left of its session.
+        if known is not None and known.number > 0:
             detail = f"{process} sends no heartbeats, and its session ends"
             yield Violation(row[_TRANSITION["ts"]], row[_TRANSITION["group_id"]], "fell silent", detail)
 

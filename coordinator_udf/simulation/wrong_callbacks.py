@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import ApplicationEvent, History, KnownMembership
@@ -70,7 +71,7 @@ def _of_membership(history: History) -> Iterator[Violation]:
             closes_ms.pop(process, None)
         elif process not in history.misbehaving:
             wrong = _denies_membership(event, known.get(process), process in closes_ms)
-            if wrong is not None and _is_over_by_then(history, event, closes_ms.get(process)):
+            if wrong is not None and _is_over_by_then(history, place, closes_ms.get(process)):
                 wrong = None
             if wrong is None and not event.partitions:
                 wrong = _of_nothing(event, process not in history.kip_848 | history.cooperative)
@@ -90,20 +91,20 @@ def _denies_membership(event: ApplicationEvent, known: KnownMembership | None, i
     return None
 
 
-def _is_over_by_then(history: History, event: ApplicationEvent, closes_ms: int | None) -> bool:
+def _is_over_by_then(history: History, place: int, closes_ms: int | None) -> bool:
     """Tells whether a callback follows from what its member learned in this millisecond, or keeps to itself.
 
-    That is a fatal error, or that the last commit of one that closes is refused.
+    That is a fatal error, of which the application is told next, or that the last commit of one that closes is refused.
     """
-    is_closing = closes_ms is not None
+    event, is_closing = history.events[place], closes_ms is not None
     by_then = history.membership_at(event.process, event.ts_ms)
     if _denies_membership(event, by_then, is_closing) is None:
         return True
-    is_ended = any(one.process == event.process and one.ts_ms <= event.ts_ms for one in history.fatal_errors)
+    following = (one.event for one in islice(history.events, place + 1, None) if one.process == event.process)
     is_refused = closes_ms is not None and any(
         group_id == event.group_id and closes_ms <= ts_ms <= event.ts_ms for ts_ms, group_id in history.refused
     )
-    return event.event == "lost" and (is_ended or is_refused)
+    return event.event == "lost" and (is_refused or next(following, None) == "error")
 
 
 def _of_nothing(event: ApplicationEvent, is_eager: bool) -> str | None:
