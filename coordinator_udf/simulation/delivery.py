@@ -75,7 +75,7 @@ class Delivery:
         self._watcher = watcher
         self._told = ToldMemberships(plan, history)
         self._sent = SentRequests(plan, history)
-        self._fatal = FatalErrors(history)
+        self._fatal = FatalErrors(plan, history)
         #: How many of the coordinator's decisions were looked at.
         self._seen = 0
         self.sessions = Sessions(

@@ -66,7 +66,9 @@ def _phases(history: History) -> Iterator[Violation]:
             continue
         if group_id in began:
             yield from _too_long(history, group_id, *began.pop(group_id), ts_ms)
-        if to_state in _PHASES:
+        # A join phase begins anew where members are static and none of them joins again.
+        is_endless = to_state == ClassicGroupState.PREPARING_REBALANCE and group_id in history.with_static_members
+        if to_state in _PHASES and not is_endless:
             began[group_id] = ts_ms, to_state
     for group_id, (since_ms, state) in began.items():
         yield from _too_long(history, group_id, since_ms, state, history.end_ms)

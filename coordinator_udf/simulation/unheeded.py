@@ -55,8 +55,10 @@ _PROMPT_MS: Final = 1_000
 class FatalErrors:
     """The errors that members were told that are to end them, in a world that goes on."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, plan: WorldPlan, history: History) -> None:
         self._history = history
+        #: A poll goes on after its callbacks, and throws only then.
+        self._slack_ms = {member.name: _SLACK_MS + 3 * member.callback_ms for member in plan.members}
         #: When processes were told one, and which.
         self._told: dict[str, tuple[int, int]] = {}
 
@@ -74,7 +76,7 @@ class FatalErrors:
         ts_ms, error = self._told[process]
         if self._history.was_told(process, _TOLD, ts_ms):
             del self._told[process]
-        elif now_ms > ts_ms + _SLACK_MS and process not in self._history.misbehaving:
+        elif now_ms > ts_ms + self._slack_ms[process] and process not in self._history.misbehaving:
             del self._told[process]
             name = Errors(error).name
             self._history.going_on.append(GoesOn(now_ms, request.body["groupId"], process, request.api, name))
