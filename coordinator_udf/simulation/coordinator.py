@@ -66,20 +66,25 @@ def refused_partitions(answer: Answered, names: Mapping[str, str]) -> Iterator[T
                 yield TopicPartition(topic.get("name") or names[topic["topicId"]], place["partitionIndex"])
 
 
+def commit_errors(body: Mapping[str, Any]) -> Iterator[int]:
+    """Yields the error codes of an answer to an OffsetCommit, one for each partition."""
+    return (place["errorCode"] for topic in body["topics"] for place in topic["partitions"])
+
+
 def is_accepted(answer: Answered) -> bool:
     """Tells whether an answer to a heartbeat, a SyncGroup or an OffsetCommit takes who asked for a member."""
     match answer.request.api:
         case "Heartbeat" | "SyncGroup" | "ConsumerGroupHeartbeat":
             return answer.body["errorCode"] in _TO_MEMBERS
         case "OffsetCommit":
-            return any(not place["errorCode"] for topic in answer.body["topics"] for place in topic["partitions"])
+            return not all(commit_errors(answer.body))
         case _:
             return False
 
 
 def misses_topic(answer: Answered) -> bool:
     """Tells whether an answer to an OffsetCommit refuses a topic, or a partition, that there is not."""
-    return any(place["errorCode"] in _NO_TOPIC for topic in answer.body["topics"] for place in topic["partitions"])
+    return any(error in _NO_TOPIC for error in commit_errors(answer.body))
 
 
 class MemberIds:

@@ -317,14 +317,18 @@ class History:
         for decided in self.decisions:
             yield from decided.transitions
 
-    def was_told(self, process: str, events: Collection[str], since_ms: int) -> bool:
-        """Tells whether one of some kinds of events came to a process from a time on, in milliseconds."""
+    def was_told(self, process: str, events: Collection[str], since_ms: int, until_ms: int | None = None) -> bool:
+        """Tells whether one of some kinds of events came to a process in a time, in milliseconds; None: up to now."""
         for event in reversed(self.events):
             if event.ts_ms < since_ms:
                 return False
-            if event.process == process and event.event in events:
+            if event.process == process and event.event in events and (until_ms is None or event.ts_ms <= until_ms):
                 return True
         return False
+
+    def refuses_commits(self, group_id: str, since_ms: int, until_ms: int) -> bool:
+        """Tells whether a commit of a group was refused in a time, in milliseconds."""
+        return any(group == group_id and since_ms <= ts_ms <= until_ms for ts_ms, group in self.refused)
 
     def membership_at(self, process: str, ts_ms: int) -> KnownMembership | None:
         """Returns what a process's member knew of its membership at a time; None if it knew of none yet."""

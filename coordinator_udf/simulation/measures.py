@@ -26,7 +26,7 @@ _REMOVING_TIMERS = frozenset({SESSION, REBALANCE, JOIN, SYNC})
 #: The end of what is said when a static member is replaced.
 BEFORE = re.compile(", before member (.+)$")
 #: Events after which a process reads nothing more, and those that take partitions from it.
-_ENDS = frozenset({"close", "closed", "crash"})
+ENDS = frozenset({"close", "closed", "crash"})
 _TAKES = frozenset({"revoked", "lost"})
 
 
@@ -189,12 +189,12 @@ def stopped_each_ms(events: Sequence[ApplicationEvent], span: tuple[int, int]) -
         owners.take(event)
         if event.event == "start":
             ended.discard(event.process)
-        elif event.event in _ENDS:
+        elif event.event in ENDS:
             ended.add(event.process)
         has_none = event.event in _TAKES and not owners.owned_by(event.process)
         if event.process not in ended and (event.event == "start" or has_none):
             since.setdefault(event.process, event)
-        elif event.event == "assigned" or event.event in _ENDS:
+        elif event.event == "assigned" or event.event in ENDS:
             begun = since.pop(event.process, event)
             found[event.client_id] += _within(begun.ts_ms, event.ts_ms, span)
     for begun in since.values():

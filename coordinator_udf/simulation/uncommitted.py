@@ -56,7 +56,9 @@ def uncommitted(history: History) -> Iterator[Violation]:
         if event.event != "revoked" or not event.partitions or process in closing:
             continue
         fresh_ms = history.commits_first_ms.get(process)
-        if fresh_ms is not None and not _is_refused(history, event) and not _has_committed(history, event, fresh_ms):
+        if fresh_ms is None or history.refuses_commits(event.group_id, event.ts_ms - _REFUSED_MS, event.ts_ms):
+            continue
+        if not _has_committed(history, event, fresh_ms):
             detail = f"{process} is to give partitions up, and hasn't committed for {fresh_ms} ms"
             yield Violation(event.ts_ms, event.group_id, "not committed", detail)
 
@@ -64,10 +66,3 @@ def uncommitted(history: History) -> Iterator[Violation]:
 def _has_committed(history: History, event: ApplicationEvent, fresh_ms: int) -> bool:
     times_ms = history.committed_ms.get(event.process, ())
     return any(event.ts_ms - fresh_ms <= ts_ms <= event.ts_ms for ts_ms in times_ms)
-
-
-def _is_refused(history: History, event: ApplicationEvent) -> bool:
-    return any(
-        group_id == event.group_id and event.ts_ms - _REFUSED_MS <= ts_ms <= event.ts_ms
-        for ts_ms, group_id in history.refused
-    )

@@ -11,6 +11,7 @@ from coordinator_udf.members.exceptions import ERROR_CLASSES, Retry
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.history import History
+from coordinator_udf.simulation.measures import ENDS
 from coordinator_udf.simulation.noted import FatalError, GoesOn
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.violation import Violation
@@ -44,8 +45,6 @@ _OWN = frozenset(
 )
 #: What an application has done once it was told, or what makes another member of it.
 _TOLD = frozenset({"error", "crash", "close", "closed", "start"})
-#: What ends a process's membership, and is no fault of its member's.
-_ENDS = frozenset({"crash", "close", "closed"})
 #: A classic member's other thread may be about to say something.
 _SLACK_MS: Final = 1_000
 #: A heartbeat goes out only when the last one is answered, which is to take a small part of a session.
@@ -117,8 +116,7 @@ def _untold(history: History) -> Iterator[Violation]:
         until_ms = ts_ms + history.polls_within_ms.get(process, history.end_ms)
         if until_ms >= history.end_ms or not _lives(history, process, ts_ms):
             continue
-        told = (event for event in history.events if event.process == process and event.event in _TOLD)
-        if not any(ts_ms <= event.ts_ms <= until_ms for event in told):
+        if not history.was_told(process, _TOLD, ts_ms, until_ms):
             detail = f"{process} is told {error}, and its application isn't within {until_ms - ts_ms} ms"
             yield Violation(until_ms, group_id, "error not told", detail)
 
@@ -166,6 +164,6 @@ def _lives(history: History, process: str, ts_ms: int) -> bool:
     for event in history.events:
         if event.ts_ms > ts_ms:
             break
-        if event.process == process and (event.event in _ENDS or event.event == "start"):
+        if event.process == process and (event.event in ENDS or event.event == "start"):
             last = event.event
     return last == "start"

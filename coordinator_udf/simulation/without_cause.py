@@ -10,7 +10,7 @@ from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.group_state import LEAVE_GROUP_EPOCH
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.settings.coordinator import Settings
-from coordinator_udf.simulation.coordinator import Answered
+from coordinator_udf.simulation.coordinator import Answered, commit_errors
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.noted import SentWithoutCause
 from coordinator_udf.simulation.plan import WorldPlan
@@ -60,7 +60,8 @@ class SentRequests:
         config, api = self._configs.get(process), request.api
         if config is None:
             return
-        if api == "ConsumerGroupHeartbeat" and not self._history.is_stable(process):
+        is_settled = api != "ConsumerGroupHeartbeat" or self._history.is_stable(process)
+        if not is_settled:
             # One that doesn't know the name of a topic that it is assigned sends heartbeats without a pause.
             self._sent_ms.pop((process, api), None)
         elif process in self._paced:
@@ -71,7 +72,8 @@ class SentRequests:
             self._look_at_commit(process, request, now_ms, config)
         elif _leaves_for_good(request) and config.group_instance_id is not None:
             self._tell(process, request, now_ms, "to leave, though it is static (KIP-345)")
-        if api in _WHY and self._is_settled(process, api):
+        is_lost = api == "FindCoordinator" and process not in self._with_coordinator
+        if api in _WHY and is_settled and not is_lost:
             self._look_at_cause(process, request, now_ms, self._every_ms[process][api])
 
     def hear(self, answer: Answered) -> None:
@@ -94,12 +96,6 @@ class SentRequests:
         """Takes note that a process has lost a connection, or given it up."""
         self._with_coordinator.discard(process)
         self._gives_cause(process, *_WHY)
-
-    def _is_settled(self, process: str, api: str) -> bool:
-        """Tells whether a process has no other cause to send a request than those that are counted."""
-        if api == "FindCoordinator":
-            return process in self._with_coordinator
-        return api != "ConsumerGroupHeartbeat" or self._history.is_stable(process)
 
     def _gives_cause(self, process: str, *apis: str) -> None:
         for api in apis:
@@ -160,7 +156,7 @@ def _is_refused(api: str, body: Mapping[str, Any]) -> bool:
     """Tells whether an answer has an error code, be it for one partition."""
     match api:
         case "OffsetCommit":
-            return any(place["errorCode"] for topic in body["topics"] for place in topic["partitions"])
+            return any(commit_errors(body))
         case "FindCoordinator":
             return any(one["errorCode"] for one in body["coordinators"])
         case _:

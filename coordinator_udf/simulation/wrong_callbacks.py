@@ -101,9 +101,7 @@ def _is_over_by_then(history: History, place: int, closes_ms: int | None) -> boo
     if _denies_membership(event, by_then, is_closing) is None:
         return True
     following = (one.event for one in islice(history.events, place + 1, None) if one.process == event.process)
-    is_refused = closes_ms is not None and any(
-        group_id == event.group_id and closes_ms <= ts_ms <= event.ts_ms for ts_ms, group_id in history.refused
-    )
+    is_refused = closes_ms is not None and history.refuses_commits(event.group_id, closes_ms, event.ts_ms)
     return event.event == "lost" and (is_refused or next(following, None) == "error")
 
 
