@@ -12,7 +12,6 @@ from coordinator_udf.simulation.history import History, KnownMembership
 from coordinator_udf.simulation.invariants import (
     CROSSED_ASSIGNMENT,
     FORGOTTEN_OWNER,
-    GIVEN_UP_TWICE,
     KEPT_UNAWARES,
     LATE_COMMIT,
     LOST_JOIN,
@@ -25,6 +24,7 @@ from coordinator_udf.simulation.server_errors import TOO_EARLY
 from coordinator_udf.simulation.short_polls import SHORT_POLL
 from coordinator_udf.simulation.violation import Violation
 from coordinator_udf.simulation.world import World
+from coordinator_udf.simulation.wrong_callbacks import GIVEN_UP_TWICE
 from tests.conftest import ROOT
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
