@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator_udf.simulation.application import works_long
-from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, WorldPlan
 
 #: A classic member with a pattern doesn't join, or isn't told that it has, for no poll lasts until metadata is there.
 SHORT_POLL = "short poll"
@@ -16,14 +16,11 @@ def groups_of_short_polls(plan: WorldPlan) -> frozenset[str]:
     one that still has that to wait for: what came longer ago than retry.backoff.ms is asked for again
     (ConsumerCoordinator.poll). Once it has joined, its heartbeat thread reads the answer between two polls.
     """
-    answered_ms = 2 * plan.network.latency_ms[1]
-    return frozenset(
-        member.group_id
-        for member in plan.members
-        if member.regex is not None and not member.is_kip_848 and _is_too_short(member, answered_ms)
-    )
+    return frozenset(member.group_id for member in plan.members if polls_too_shortly(member, plan.network))
 
 
-def _is_too_short(member: MemberPlan, answered_ms: int) -> bool:
-    config = member.config()
-    return member.poll_ms < answered_ms and works_long(member, config)
+def polls_too_shortly(member: MemberPlan, network: NetworkPlan) -> bool:
+    """Tells whether a classic member's polls may be too short to join with the pattern that it subscribes to."""
+    if member.regex is None or member.is_kip_848:
+        return False
+    return member.poll_ms < 2 * network.latency_ms[1] and works_long(member, member.config())

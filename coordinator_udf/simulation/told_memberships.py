@@ -139,8 +139,10 @@ class ToldMemberships:
         # Who joins, or leaves, has none.
         if told is None or number is None:
             return
-        # A commit of KIP-848 may be of an older epoch, since which its member has the partition.
-        may_be_older = told.before < 0 or (request.api == "OffsetCommit" and told.before != told.number)
+        # A commit may be of an older epoch, since which its member has the partition (KIP-1251): of KIP-848 members,
+        # and of classic ones in a group of theirs.
+        is_of_kip_848 = told.before != told.number or told.group_id in self._mixed
+        may_be_older = told.before < 0 or (request.api == "OffsetCommit" and is_of_kip_848)
         if number not in {told.number, told.before} and not (may_be_older and number < told.number):
             group_id, process = request.body["groupId"], answer.connection.member
             taken = NumberTaken(answer.ts_ms, group_id, process, request.api, number, told.number)

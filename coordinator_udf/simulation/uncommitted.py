@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from coordinator_udf.simulation.history import ApplicationEvent, History
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.short_polls import polls_too_shortly
 from coordinator_udf.simulation.violation import Violation
 
 #: How long a commit before partitions are given up may be over by then, for a member that polls all the time.
@@ -20,7 +21,7 @@ def commits_first_ms(plan: WorldPlan) -> dict[str, int]:
 
     Of those that commit automatically, keep to the protocol, poll all the time, have callbacks that are over at once,
     and of whose requests none gets lost or is late. A cooperative member commits when it joins, and is told what to
-    give up after that.
+    give up after that. One whose polls are too short for its pattern commits, too, some polls before it joins.
     """
     gone = any(topic.partitions == 0 for topic in plan.topics)
     if plan.failovers or plan.network.loss or gone:
@@ -29,7 +30,7 @@ def commits_first_ms(plan: WorldPlan) -> dict[str, int]:
     return {
         member.name: _FRESH_MS + 2 * (member.poll_ms + member.process_ms) + plan.cadence_ms
         for member in plan.members
-        if member.name not in removed and _commits(member)
+        if member.name not in removed and _commits(member) and not polls_too_shortly(member, plan.network)
     }
 
 
