@@ -181,7 +181,7 @@ def _next_look_ms(process: Process, records: Records, now_ms: int, chance: Chanc
     known_ms = process.timekeeper.next_look_ms(now_ms, 2 * process.plan.poll_ms)
     if known_ms is not None:
         return known_ms
-    if process.is_fatal:
+    if process.is_told_fatal:
         # It may look as often as it likes: nothing comes any more.
         return now_ms + process.config.max_poll_interval_ms // 3
     if process.owned and _wakes_when_due(process):

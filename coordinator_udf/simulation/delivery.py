@@ -27,6 +27,7 @@ from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.network import Connection, Network
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
+from coordinator_udf.simulation.sent_too_seldom import SeldomSends
 from coordinator_udf.simulation.sessions import Sessions
 from coordinator_udf.simulation.told_memberships import ToldMemberships
 from coordinator_udf.simulation.topics import Topics
@@ -75,6 +76,7 @@ class Delivery:
         self._watcher = watcher
         self._told = ToldMemberships(plan, history)
         self._sent = SentRequests(plan, history)
+        self._seldom = SeldomSends(plan, history)
         self._fatal = FatalErrors(plan, history)
         #: How many of the coordinator's decisions were looked at.
         self._seen = 0
@@ -92,6 +94,7 @@ class Delivery:
         agenda, network, process = self._agenda, self._network, self._processes[connection.member]
         now_ms = agenda.now_ms
         self._sent.send(connection.member, request, now_ms)
+        self._seldom.send(process, request, now_ms)
         self._fatal.send(connection.member, request, now_ms)
         at_ms = now_ms - self._plan.start_ms
         late_ms = self._held_up_ms(process, request) + process.plan.slowed_by_ms(at_ms)

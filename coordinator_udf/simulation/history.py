@@ -12,7 +12,15 @@ import msgspec
 from coordinator_udf.groups.decisions import PLACES, Decisions, Row
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.outputs import ClassicStateChange, StateChange
-from coordinator_udf.simulation.noted import CutShort, FatalError, GoesOn, NumberTaken, SentWithoutCause, WronglyRefused
+from coordinator_udf.simulation.noted import (
+    CutShort,
+    FatalError,
+    GoesOn,
+    NumberTaken,
+    SentTooSeldom,
+    SentWithoutCause,
+    WronglyRefused,
+)
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
@@ -193,6 +201,7 @@ class History:
         wrongly_refused: which requests of members it refused as if they weren't theirs.
         not_told_fenced: which requests of replaced static members it refused otherwise than for that.
         sent_without_cause: which requests members sent without cause.
+        sent_too_seldom: which requests they hadn't sent for too long.
         standstill_ms: when the world ended because all went on at one time; None if it came to its end.
         fatal_errors: which members were told an error that is to end them.
         polls_within_ms: within which time the processes poll that poll all the time.
@@ -250,6 +259,7 @@ class History:
     wrongly_refused: list[WronglyRefused] = field(default_factory=list)
     not_told_fenced: list[WronglyRefused] = field(default_factory=list)
     sent_without_cause: list[SentWithoutCause] = field(default_factory=list)
+    sent_too_seldom: list[SentTooSeldom] = field(default_factory=list)
     standstill_ms: int | None = None
     fatal_errors: list[FatalError] = field(default_factory=list)
     polls_within_ms: dict[str, int] = field(default_factory=dict)

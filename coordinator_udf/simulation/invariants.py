@@ -31,6 +31,7 @@ from coordinator_udf.simulation.join_phases import waits_for_nobody
 from coordinator_udf.simulation.outlasted import outlasted
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.poll_intervals import kept_too_long
+from coordinator_udf.simulation.sent_too_seldom import sent_too_seldom
 from coordinator_udf.simulation.server_errors import TOO_EARLY, ServerErrors
 from coordinator_udf.simulation.short_polls import SHORT_POLL
 from coordinator_udf.simulation.type_changes import TypeChanges
@@ -91,6 +92,7 @@ def violations(history: History) -> list[Violation]:
         *outlasted(history),
         *uncommitted(history),
         *sent_without_cause(history),
+        *sent_too_seldom(history),
         *unheeded(history),
         *wrong_callbacks(history),
         *falling_numbers(history),

@@ -50,6 +50,17 @@ class SentWithoutCause(NamedTuple):
     how: str
 
 
+class SentTooSeldom(NamedTuple):
+    """A request that its member hasn't sent for so many milliseconds, and was to send within less."""
+
+    ts_ms: int
+    group_id: str
+    process: str
+    api: str
+    pause_ms: int
+    within_ms: int
+
+
 class FatalError(NamedTuple):
     """An answer that ends a member, and comes to its process at a time."""
 

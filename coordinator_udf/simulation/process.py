@@ -61,6 +61,7 @@ class Process:
         is_settled: whether it is a stable member that waits for nothing but time.
         is_untold: whether that is so but that no poll of its application has handled yet that it has joined.
         is_fatal: whether its KIP-848 member was refused for good, and does nothing any more.
+        is_told_fatal: whether its application was told that, too, by an exception that poll threw.
         has_reader: whether a thread behind the application reads what comes from the network.
         unread: what has come while nobody read.
         has_failed: whether it ends, or has ended, because poll threw an exception.
@@ -92,6 +93,7 @@ class Process:
     is_settled: bool = False
     is_untold: bool = False
     is_fatal: bool = False
+    is_told_fatal: bool = False
     has_reader: bool = False
     unread: list[Input] = field(default_factory=list)
     has_failed: bool = False

@@ -122,14 +122,11 @@ def _untold(history: History) -> Iterator[Violation]:
 
 
 def polls_within_ms(plan: WorldPlan) -> dict[str, int]:
-    """Returns within which time processes poll twice in any case, and are through with their callbacks.
-
-    None are of KIP-848: whose member has ended, a world has poll as seldom as it may (`next_poll_ms`).
-    """
+    """Returns within which time processes poll twice in any case, and are through with their callbacks."""
     return {
         member.name: _SLACK_MS + 3 * (member.poll_ms + member.process_ms + member.callback_ms)
         for member in plan.members
-        if member.habit is None and not (member.is_kip_848 or member.stalls or member.hangs)
+        if member.habit is None and not (member.stalls or member.hangs)
     }
 
 

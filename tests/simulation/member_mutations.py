@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
@@ -195,6 +196,30 @@ def send_heartbeats_twice_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HeartbeatTimers, "_reset_heartbeat", often)
     update = HeartbeatRequestState.update_interval
     monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, told_ms // 2))
+
+
+def send_classic_heartbeats_half_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seldom(self: HeartbeatTimers) -> None:
+        self._heartbeat.reset(2 * self._config.heartbeat_interval_ms)
+
+    monkeypatch.setattr(HeartbeatTimers, "_reset_heartbeat", seldom)
+
+
+def send_consumer_heartbeats_half_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    update = HeartbeatRequestState.update_interval
+    monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, 2 * told_ms))
+
+
+def commit_in_every_third_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    takes = Commits.takes_auto_commit
+    due: Counter[Commits] = Counter()
+
+    def seldom(self: Commits, now_ms: int) -> bool:
+        is_due = takes(self, now_ms)
+        due[self] += is_due
+        return is_due and due[self] % 3 == 0
+
+    monkeypatch.setattr(Commits, "takes_auto_commit", seldom)
 
 
 def stop_heartbeats_without_a_word_when_fenced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,10 +23,8 @@ _SEEDS = 20
         (shard_mutations.take_commits_of_any_epoch, "slow-links", {"overtaken commit"}),
         (member_mutations.stay_when_fenced, "network-cut", {"unsettled", "waiting"}),
         # Commits keep its session up; it hears of no rebalance.
-        (member_mutations.never_send_heartbeats, "rolling-deploy", {"unsettled", "waiting"}),
-        # They are due, and nothing comes of it.
-        (member_mutations.never_send_heartbeats, "topic-growth", {"standstill"}),
-        (member_mutations.send_heartbeats_once_in_a_while, "topic-growth", {"fell silent"}),
+        (member_mutations.never_send_heartbeats, "rolling-deploy", {"sent too seldom"}),
+        (member_mutations.send_heartbeats_once_in_a_while, "topic-growth", {"sent too seldom"}),
         (shard_mutations.never_answer_static_members_that_come_back, "static-members", {"unsettled", "waiting"}),
         (shard_mutations.give_away_what_is_not_revoked, "micro-batches", {"two owners"}),
         (member_mutations.reconcile_while_reconciling, "slow-callbacks", {"wrong callback"}),
@@ -102,6 +100,9 @@ _SEEDS = 20
         (member_mutations.leave_for_good_as_a_static_consumer, "static-members", {"sent without cause"}),
         (member_mutations.ask_for_the_coordinator_on_and_on, "migration", {"sent without cause"}),
         (member_mutations.send_heartbeats_twice_as_often, "rolling-deploy", {"sent without cause"}),
+        (member_mutations.send_classic_heartbeats_half_as_often, "rolling-deploy", {"sent too seldom"}),
+        (member_mutations.send_consumer_heartbeats_half_as_often, "rolling-deploy", {"sent too seldom"}),
+        (member_mutations.commit_in_every_third_interval, "rolling-deploy", {"sent too seldom"}),
         (member_mutations.tell_applications_what_is_tried_again, "network-cut", {"wrong error"}),
         (member_mutations.stop_heartbeats_without_a_word_when_fenced, "surge-deploy", {"error not told"}),
         (member_mutations.call_back_to_give_up_nothing, "crash-loop", {"wrong callback"}),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
+from tests.conftest import ROOT
 from tests.simulation import member_mutations
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
-_KINDS = {"sent without cause", "error not told", "fell silent", "standstill", "wrong callback"}
+_KINDS = {"sent without cause", "sent too seldom", "error not told", "fell silent", "standstill", "wrong callback"}
 
 
 def _told(
@@ -55,6 +58,39 @@ def test_who_commits_too_often_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     member_mutations.commit_with_each_poll(monkeypatch)
     told = _told(MemberPlan("a", 1, "g", ("t",), 0))
     assert told == ["sent without cause: a/1 sends OffsetCommit more often than each 5000 ms (auto.commit.interval.ms)"]
+
+
+def test_whose_session_ends_for_want_of_heartbeats_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    member_mutations.send_heartbeats_once_in_a_while(monkeypatch)
+    properties = {"group.protocol": "consumer", "enable.auto.commit": False}
+    told = _told(MemberPlan("a", 1, "g", ("t",), 0, properties), settings=SHORT_SESSIONS)
+    assert told[0] == "fell silent: a/1 sends no heartbeats, and its session ends"
+
+
+def test_a_world_in_which_time_does_not_go_on_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Heartbeats are due as members join again for a topic that has grown, and nothing comes of it.
+    member_mutations.never_send_heartbeats(monkeypatch)
+    plan = draw_world(read_scenario(ROOT / "conf" / "scenarios" / "topic-growth.toml"), 0)
+    assert "standstill" in {one.kind for one in violations(World(plan, 0).run())}
+
+
+def test_who_commits_too_seldom_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    member_mutations.commit_in_every_third_interval(monkeypatch)
+    told = _told(MemberPlan("a", 1, "g", ("t",), 0))
+    # Told with the first heartbeat after that time.
+    assert told[0] == "sent too seldom: a/1 has sent no OffsetCommit for 6000 ms, expected within 5750 ms"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("times_ms", [(50, 4_000, 0), (10_000, 0, 0), (200, 20, 3_000), (1_000, 1_000, 1_000)])
+@pytest.mark.parametrize("interval_ms", [100, 5_000])
+def test_who_polls_seldom_commits_as_seldom(protocol: str, times_ms: tuple[int, int, int], interval_ms: int) -> None:
+    poll_ms, process_ms, callback_ms = times_ms
+    properties = {"group.protocol": protocol, "auto.commit.interval.ms": interval_ms}
+    plan = MemberPlan("a", 1, "g", ("t",), 0, properties, poll_ms=poll_ms, process_ms=process_ms)
+    members = [replace(plan, client_id=f"a{start_ms}", start_ms=start_ms) for start_ms in range(0, 30_000, 6_000)]
+    # There are four partitions: one has none of them, and commits nothing.
+    assert not _told(*(replace(member, callback_ms=callback_ms) for member in members))
 
 
 def test_an_application_that_stands_still_while_it_joins_keeps_its_member_silent() -> None:
