@@ -10,7 +10,8 @@ from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.history import History
 from coordinator_udf.simulation.noted import SentTooSeldom
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
-from coordinator_udf.simulation.process import Process
+from coordinator_udf.simulation.process import Doing, Process
+from coordinator_udf.simulation.short_polls import polls_too_shortly
 from coordinator_udf.simulation.unheeded import always_heard
 from coordinator_udf.simulation.violation import Violation
 
@@ -30,16 +31,8 @@ class SeldomSends:
         """Makes it for a world in which nothing was sent yet."""
         self._history = history
         heard = always_heard(plan)
-        slack_ms = _SLACK_MS + 2 * plan.network.latency_ms[1] + plan.cadence_ms
-        beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
-        # Of a topic that is gone nothing is committed.
-        commits = all(topic.partitions for topic in plan.topics)
         #: Within which time processes are to send requests of an API again.
-        self._due_ms = {
-            member.name: _due_ms(member, beats_ms, slack_ms, commits=commits)
-            for member in plan.members
-            if member.name in heard
-        }
+        self._due_ms = {member.name: _due_ms(member, plan) for member in plan.members if member.name in heard}
         #: When processes last sent requests of these, or became stable, by their own clocks.
         self._sent_ms: dict[str, dict[str, int]] = {}
         #: What was told: each process's sends of each API once.
@@ -50,7 +43,8 @@ class SeldomSends:
         due_ms = self._due_ms.get(process.name)
         if due_ms is None:
             return
-        if not self._history.is_stable(process.name):
+        # A classic member that closes sends no heartbeats any more.
+        if process.doing is not Doing.RUNNING or not self._history.is_stable(process.name):
             self._sent_ms.pop(process.name, None)
             return
         # What is left out of a world doesn't count.
@@ -69,14 +63,17 @@ class SeldomSends:
                 sent_ms[api] = clock_ms
 
 
-def _due_ms(member: MemberPlan, consumer_beats_ms: int, slack_ms: int, *, commits: bool) -> dict[str, int]:
+def _due_ms(member: MemberPlan, plan: WorldPlan) -> dict[str, int]:
     config = member.config()
-    slack_ms += 2 * config.retry_backoff_ms
+    slack_ms = _SLACK_MS + 2 * (config.retry_backoff_ms + plan.network.latency_ms[1]) + plan.cadence_ms
     if member.is_kip_848:
-        due_ms = {"ConsumerGroupHeartbeat": consumer_beats_ms + slack_ms}
+        beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
+        due_ms = {"ConsumerGroupHeartbeat": beats_ms + slack_ms}
     else:
         due_ms = {"Heartbeat": config.heartbeat_interval_ms + slack_ms}
-    if commits and config.enable_auto_commit and not member.stalls:
+    # Of a topic that is gone nothing is committed.
+    may_commit = all(topic.partitions for topic in plan.topics) and not polls_too_shortly(member, plan.network)
+    if may_commit and config.enable_auto_commit and not member.stalls:
         polls_ms = 2 * (member.poll_ms + member.process_ms + member.callback_ms)
         due_ms[_COMMIT] = config.auto_commit_interval_ms + polls_ms + slack_ms
     return due_ms
