@@ -327,12 +327,12 @@ class History:
         for decided in self.decisions:
             yield from decided.transitions
 
-    def was_told(self, process: str, events: Collection[str], since_ms: int, until_ms: int | None = None) -> bool:
-        """Tells whether one of some kinds of events came to a process in a time, in milliseconds; None: up to now."""
+    def was_told(self, process: str, events: Collection[str], since_ms: int) -> bool:
+        """Tells whether one of some kinds of events came to a process since a time, in milliseconds."""
         for event in reversed(self.events):
             if event.ts_ms < since_ms:
                 return False
-            if event.process == process and event.event in events and (until_ms is None or event.ts_ms <= until_ms):
+            if event.process == process and event.event in events:
                 return True
         return False
 

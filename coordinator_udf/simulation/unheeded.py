@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -98,25 +100,53 @@ def _polls_in_time(member: MemberPlan) -> bool:
     return not member.stalls and 2 * pause_ms < member.config().session_timeout_ms
 
 
+class _Processes:
+    """When each process started and ended, and when its application was told something or did so."""
+
+    def __init__(self, history: History) -> None:
+        #: A world may have thousands of errors: what tells of one process is looked up, and not looked for.
+        self._turns_ms: defaultdict[str, list[int]] = defaultdict(list)
+        self._are_starts: defaultdict[str, list[bool]] = defaultdict(list)
+        self._told_ms: defaultdict[str, list[int]] = defaultdict(list)
+        for event in history.events:
+            if event.event in _TOLD:
+                self._told_ms[event.process].append(event.ts_ms)
+            if event.event in ENDS or event.event == "start":
+                self._turns_ms[event.process].append(event.ts_ms)
+                self._are_starts[event.process].append(event.event == "start")
+
+    def lives(self, process: str, ts_ms: int) -> bool:
+        """Tells whether a process runs at a time: of its start and its ends the last one by then is a start."""
+        turns = bisect_right(self._turns_ms[process], ts_ms)
+        return turns > 0 and self._are_starts[process][turns - 1]
+
+    def was_told(self, process: str, since_ms: int, until_ms: int) -> bool:
+        """Tells whether its application was told something, or ended or started, in a time."""
+        told_ms = self._told_ms[process]
+        place = bisect_left(told_ms, since_ms)
+        return place < len(told_ms) and told_ms[place] <= until_ms
+
+
 def unheeded(history: History) -> Iterator[Violation]:
     """Yields who went on after a fatal error, who fell silent while it lived, and where time didn't go on."""
+    processes = _Processes(history)
     for ts_ms, group_id, process, api, error in history.going_on:
         detail = f"{process} sends {api} after it was told {error}, of which its application wasn't told"
         yield Violation(ts_ms, group_id, "error not told", detail)
-    yield from _untold(history)
+    yield from _untold(history, processes)
     yield from _wrong_errors(history)
     if history.standstill_ms is not None:
         yield Violation(history.standstill_ms, "", "standstill", "so much happens at once that the world is ended")
-    yield from _silent(history)
+    yield from _silent(history, processes)
 
 
-def _untold(history: History) -> Iterator[Violation]:
+def _untold(history: History, processes: _Processes) -> Iterator[Violation]:
     """Yields applications that poll all the time, and aren't told of an error that ends their member."""
     for ts_ms, group_id, process, error in history.fatal_errors:
         until_ms = ts_ms + history.polls_within_ms.get(process, history.end_ms)
-        if until_ms >= history.end_ms or not _lives(history, process, ts_ms):
+        if until_ms >= history.end_ms or not processes.lives(process, ts_ms):
             continue
-        if not history.was_told(process, _TOLD, ts_ms, until_ms):
+        if not processes.was_told(process, ts_ms, until_ms):
             detail = f"{process} is told {error}, and its application isn't within {until_ms - ts_ms} ms"
             yield Violation(until_ms, group_id, "error not told", detail)
 
@@ -140,27 +170,16 @@ def _wrong_errors(history: History) -> Iterator[Violation]:
                 yield Violation(event.ts_ms, event.group_id, "wrong error", detail)
 
 
-def _silent(history: History) -> Iterator[Violation]:
+def _silent(history: History, processes: _Processes) -> Iterator[Violation]:
     """Yields whose session ended though its process was there, and its requests would have come in time."""
     for row in history.transitions() if history.always_heard else ():
         if row[_TRANSITION["rule"]] != GroupEvent.SESSION_EXPIRED or row[_TRANSITION["members"]] is not None:
             continue
         process = history.process_of.get(row[_TRANSITION["cause_member_id"]], "")
-        if process not in history.always_heard or not _lives(history, process, row[_TRANSITION["ts"]]):
+        if process not in history.always_heard or not processes.lives(process, row[_TRANSITION["ts"]]):
             continue
         known = history.membership_at(process, row[_TRANSITION["ts"]])
         # A static member of KIP-848 that has left for a while has what is left of its session.
         if known is not None and known.number > 0:
             detail = f"{process} sends no heartbeats, and its session ends"
             yield Violation(row[_TRANSITION["ts"]], row[_TRANSITION["group_id"]], "fell silent", detail)
-
-
-def _lives(history: History, process: str, ts_ms: int) -> bool:
-    """Tells whether a process runs at a time: of its start and its ends the last one by then is a start."""
-    last = None
-    for event in history.events:
-        if event.ts_ms > ts_ms:
-            break
-        if event.process == process and (event.event in ENDS or event.event == "start"):
-            last = event.event
-    return last == "start"
