@@ -12,7 +12,6 @@ from coordinator_udf.simulation.noted import SentTooSeldom
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.process import Doing, Process
 from coordinator_udf.simulation.short_polls import polls_too_shortly
-from coordinator_udf.simulation.unheeded import always_heard
 from coordinator_udf.simulation.violation import Violation
 
 #: What an interval may be exceeded by, besides retry.backoff.ms, for which each thread of a member may rest.
@@ -30,9 +29,15 @@ class SeldomSends:
     def __init__(self, plan: WorldPlan, history: History) -> None:
         """Makes it for a world in which nothing was sent yet."""
         self._history = history
-        heard = always_heard(plan)
+        beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
+        # Of a topic that is gone nothing is committed.
+        commits = all(topic.partitions for topic in plan.topics)
         #: Within which time processes are to send requests of an API again.
-        self._due_ms = {member.name: _due_ms(member, plan) for member in plan.members if member.name in heard}
+        self._due_ms = {
+            member.name: _due_ms(member, plan, beats_ms, commits=commits)
+            for member in plan.members
+            if member.name in history.always_heard
+        }
         #: When processes last sent requests of these, or became stable, by their own clocks.
         self._sent_ms: dict[str, dict[str, int]] = {}
         #: What was told: each process's sends of each API once.
@@ -63,17 +68,15 @@ class SeldomSends:
                 sent_ms[api] = clock_ms
 
 
-def _due_ms(member: MemberPlan, plan: WorldPlan) -> dict[str, int]:
+def _due_ms(member: MemberPlan, plan: WorldPlan, consumer_beats_ms: int, *, commits: bool) -> dict[str, int]:
     config = member.config()
     slack_ms = _SLACK_MS + 2 * (config.retry_backoff_ms + plan.network.latency_ms[1]) + plan.cadence_ms
     if member.is_kip_848:
-        beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
-        due_ms = {"ConsumerGroupHeartbeat": beats_ms + slack_ms}
+        due_ms = {"ConsumerGroupHeartbeat": consumer_beats_ms + slack_ms}
     else:
         due_ms = {"Heartbeat": config.heartbeat_interval_ms + slack_ms}
-    # Of a topic that is gone nothing is committed.
-    may_commit = all(topic.partitions for topic in plan.topics) and not polls_too_shortly(member, plan.network)
-    if may_commit and config.enable_auto_commit and not member.stalls:
+    commits_in_polls = config.enable_auto_commit and not member.stalls and not polls_too_shortly(member, plan.network)
+    if commits and commits_in_polls:
         polls_ms = 2 * (member.poll_ms + member.process_ms + member.callback_ms)
         due_ms[_COMMIT] = config.auto_commit_interval_ms + polls_ms + slack_ms
     return due_ms

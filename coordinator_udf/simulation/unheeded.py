@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, Final
 
 from coordinator_udf.groups.decisions import PLACES
@@ -101,24 +102,26 @@ def _polls_in_time(member: MemberPlan) -> bool:
 
 
 class _Processes:
-    """When each process started and ended, and when its application was told something or did so."""
+    """When each process started and ended, and when its application was told something or did so.
+
+    A world may have thousands of errors: what tells of one process is looked up, and not looked for among all.
+    """
 
     def __init__(self, history: History) -> None:
-        #: A world may have thousands of errors: what tells of one process is looked up, and not looked for.
-        self._turns_ms: defaultdict[str, list[int]] = defaultdict(list)
-        self._are_starts: defaultdict[str, list[bool]] = defaultdict(list)
+        #: When a process started or ended, and whether it started.
+        self._turns: defaultdict[str, list[tuple[int, bool]]] = defaultdict(list)
         self._told_ms: defaultdict[str, list[int]] = defaultdict(list)
         for event in history.events:
             if event.event in _TOLD:
                 self._told_ms[event.process].append(event.ts_ms)
             if event.event in ENDS or event.event == "start":
-                self._turns_ms[event.process].append(event.ts_ms)
-                self._are_starts[event.process].append(event.event == "start")
+                self._turns[event.process].append((event.ts_ms, event.event == "start"))
 
     def lives(self, process: str, ts_ms: int) -> bool:
         """Tells whether a process runs at a time: of its start and its ends the last one by then is a start."""
-        turns = bisect_right(self._turns_ms[process], ts_ms)
-        return turns > 0 and self._are_starts[process][turns - 1]
+        turns = self._turns[process]
+        place = bisect_right(turns, ts_ms, key=itemgetter(0))
+        return place > 0 and turns[place - 1][1]
 
     def was_told(self, process: str, since_ms: int, until_ms: int) -> bool:
         """Tells whether its application was told something, or ended or started, in a time."""

@@ -367,11 +367,11 @@ class World:
                 self._settles(process)
             case ErrorRaised(op, class_name, message):
                 self.tell(process, "error", detail=f"{op}: {class_name}: {message}")
-                process.is_told_fatal = process.is_fatal
                 if op == "close":
                     self.end(process)
-                elif op == "poll" and process.plan.again_ms is not None:
-                    process.has_failed = True
+                elif op == "poll":
+                    process.is_told_fatal = process.is_fatal
+                    process.has_failed = process.plan.again_ms is not None
             case _:
                 pass
 

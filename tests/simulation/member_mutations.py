@@ -151,9 +151,20 @@ def leave_for_good_as_a_static_consumer(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(MembershipManager, "_leave_epoch", lambda _: LEAVE_GROUP_EPOCH)
 
 
-def send_heartbeats_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def _stretch_classic_heartbeats(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
+    def reset(self: HeartbeatTimers) -> None:
+        self._heartbeat.reset(int(by * self._config.heartbeat_interval_ms))
+
+    monkeypatch.setattr(HeartbeatTimers, "_reset_heartbeat", reset)
+
+
+def _stretch_consumer_heartbeats(monkeypatch: pytest.MonkeyPatch, by: float) -> None:
     update = HeartbeatRequestState.update_interval
-    monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, 20 * told_ms))
+    monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, int(by * told_ms)))
+
+
+def send_heartbeats_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    _stretch_consumer_heartbeats(monkeypatch, 20)
 
 
 def tell_applications_that_close_that_their_partitions_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,24 +201,16 @@ def tell_applications_what_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def send_heartbeats_twice_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    def often(self: HeartbeatTimers) -> None:
-        self._heartbeat.reset(self._config.heartbeat_interval_ms // 2)
-
-    monkeypatch.setattr(HeartbeatTimers, "_reset_heartbeat", often)
-    update = HeartbeatRequestState.update_interval
-    monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, told_ms // 2))
+    _stretch_classic_heartbeats(monkeypatch, 0.5)
+    _stretch_consumer_heartbeats(monkeypatch, 0.5)
 
 
 def send_classic_heartbeats_half_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    def seldom(self: HeartbeatTimers) -> None:
-        self._heartbeat.reset(2 * self._config.heartbeat_interval_ms)
-
-    monkeypatch.setattr(HeartbeatTimers, "_reset_heartbeat", seldom)
+    _stretch_classic_heartbeats(monkeypatch, 2)
 
 
 def send_consumer_heartbeats_half_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    update = HeartbeatRequestState.update_interval
-    monkeypatch.setattr(HeartbeatRequestState, "update_interval", lambda self, told_ms: update(self, 2 * told_ms))
+    _stretch_consumer_heartbeats(monkeypatch, 2)
 
 
 def commit_in_every_third_interval(monkeypatch: pytest.MonkeyPatch) -> None:
