@@ -34,13 +34,29 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class VirtualTimeShard:
-    """A coordinator of one shard, loaded and empty at first."""
+    """One shard of a coordinator, loaded and empty at first."""
 
-    def __init__(self, settings: Settings, topics: Iterable[Topic], now_ms: int, *, keep_log: bool = True) -> None:
-        """Makes one that knows these topics; ``keep_log``: it keeps its own log, to be loaded from again."""
-        self.shard = Shard(0, settings, keep_log=keep_log)
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Iterable[Topic],
+        now_ms: int,
+        *,
+        keep_log: bool = True,
+        partition: int = 0,
+        decided_by_all: list[Decisions] | None = None,
+    ) -> None:
+        """Makes one that knows these topics.
+
+        Args:
+            keep_log: whether it keeps its own log, to be loaded from again.
+            partition: which one it is, where there are several.
+            decided_by_all: where it puts what it decides, too, in order with what others decide that put theirs there.
+        """
+        self.shard = Shard(partition, settings, keep_log=keep_log)
         #: What it decided, for whoever wants tables of it; `answers` takes none of it away.
         self.decisions: list[Decisions] = []
+        self._decided_by_all = decided_by_all
         self._offset = 0
         self._answers: list[Answer] = []
         self._assignments: dict[tuple[int, str], bytes] = {}
@@ -48,7 +64,7 @@ class VirtualTimeShard:
         self.control(now_ms, "LoadEnd")
 
     def handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Handles the rows of a request (log.rows.request_rows, of one partition) or of a control event."""
+        """Handles the rows of a request (log.rows.request_rows, those of its partition) or of a control event."""
         shard = self.shard
         for row in rows:
             if row["log_ts"] >= shard.ctx.timers.bound_ms:
@@ -60,7 +76,8 @@ class VirtualTimeShard:
 
     def control(self, now_ms: int, api: str, body: Mapping[str, Any] | None = None) -> None:
         """Handles one control event (schemas.requests.CONTROL_APIS)."""
-        self.handle(control_rows(partitions=1, log_ts=now_ms, api=api, body=body))
+        rows = control_rows(partitions=1, log_ts=now_ms, api=api, body=body)
+        self.handle([{**row, "partition": self.shard.partition} for row in rows])
 
     def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
         """Says which topics exist from now on."""
@@ -70,6 +87,11 @@ class VirtualTimeShard:
     def advance(self, now_ms: int) -> None:
         """Lets every timer fire that is due by then, each at its own time."""
         self.control(now_ms, "Tick")
+
+    def catch_up(self, now_ms: int) -> None:
+        """Lets every timer fire that is due by then, all of them at that time: as after a pause."""
+        self.shard.ctx.now_ms = now_ms
+        self.advance(now_ms)
 
     def unload(self, now_ms: int) -> None:
         """Lets the shard go: who waits is answered NOT_COORDINATOR."""
@@ -102,6 +124,8 @@ class VirtualTimeShard:
             if request_id is not None:
                 self._answers.append(Answer(request_id, response[_RESPONSE["ts"]], self._body(response)))
         self.decisions.append(decided)
+        if self._decided_by_all is not None:
+            self._decided_by_all.append(decided)
 
     def _body(self, response: tuple[Any, ...]) -> dict[str, Any]:
         text = response[_RESPONSE["body"]]

@@ -1,18 +1,21 @@
-"""The coordinator of a world: a shard on one of several brokers, which answers at once or once in a while."""
+"""The coordinator of a world: its shards, each on one of several brokers, which answer at once or once in a while."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import msgspec
 
+from coordinator_udf.groups.decisions import Decisions
 from coordinator_udf.groups.model.timers import JOIN, KEY, REBALANCE, SESSION, SYNC
 from coordinator_udf.log.rows import request_rows
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.shard.in_virtual_time import Answer, VirtualTimeShard
@@ -22,7 +25,7 @@ from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.process import drawn_id
 
-#: How many brokers a world has: the coordinator moves from one to another, and a third is neither.
+#: How many brokers a world has: a shard moves from one to another, and a third is neither.
 BROKERS = 3
 _NONE, _COORDINATOR_NOT_AVAILABLE = 0, 15
 
@@ -115,8 +118,32 @@ class MemberIds:
         return f"{self.client_of(member)[0]}-{drawn_id(self._draws)}"
 
 
+@dataclass(slots=True)
+class _Placed:
+    """A shard, and the broker that it is on unless it is down.
+
+    Attributes:
+        paused_until_ms: until when it stands still; 0 if it doesn't.
+    """
+
+    shard: VirtualTimeShard
+    node: int
+    is_down: bool = False
+    paused_until_ms: int = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether it is there, and doesn't stand still."""
+        return not (self.is_down or self.paused_until_ms)
+
+
 class SimulatedCoordinator:
-    """A coordinator. It says which groups are whose only through what it answers."""
+    """A coordinator. It says which groups are whose only through what it answers.
+
+    Attributes:
+        decisions: what all its shards decided, in order.
+        elsewhere: answers what comes to a broker that doesn't have the shard of a request's group.
+    """
 
     def __init__(
         self,
@@ -125,19 +152,46 @@ class SimulatedCoordinator:
         now_ms: int,
         member_ids: MemberIds,
         *,
+        shards: int = 1,
         fails_over: bool = True,
     ) -> None:
-        """Makes one that is there; ``fails_over``: it may go away and come back."""
+        """Makes one that is there; ``fails_over``: its shards may go away and come back."""
         self._member_ids = member_ids
         known = list(topics)
-        self.shard = VirtualTimeShard(settings, known, now_ms, keep_log=fails_over)
-        #: Answers what comes to a broker that doesn't have the coordinator.
+        self.decisions: list[Decisions] = []
+        self._placed = [
+            _Placed(
+                VirtualTimeShard(
+                    settings,
+                    known,
+                    now_ms,
+                    keep_log=fails_over,
+                    partition=partition,
+                    decided_by_all=self.decisions,
+                ),
+                partition % BROKERS,
+            )
+            for partition in range(shards)
+        ]
         self.elsewhere = VirtualTimeShard(settings, known, now_ms, keep_log=False)
         self.elsewhere.unload(now_ms)
-        self._node = 0
-        self._is_down = False
         self._asked: dict[str, tuple[Connection, Request]] = {}
         self._numbers = 0
+
+    def shard_of(self, group_id: str) -> int:
+        """Returns the number of the shard that a group belongs to."""
+        return partition_for(group_id, len(self._placed))
+
+    def decided_by_each(self) -> list[list[Decisions]]:
+        """Returns what each shard decided."""
+        return [placed.shard.decisions for placed in self._placed]
+
+    def stands_still(self, request: Request) -> bool:
+        """Tells whether a request has to wait until a shard goes on."""
+        if request.api == "FindCoordinator":
+            return False
+        placed = self._placed_of(request.body["groupId"])
+        return placed.paused_until_ms > 0 and request.to == f"coordinator-{placed.node}"
 
     def request(self, now_ms: int, connection: Connection, request: Request) -> list[Answered]:
         """Handles a request; returns what is answered at this moment, to it and to others."""
@@ -147,10 +201,11 @@ class SimulatedCoordinator:
         request_id = str(self._numbers)
         self._asked[request_id] = connection, request
         client_id, client_host = self._member_ids.client_of(connection.member)
-        here = request.to == f"coordinator-{self._node}" and not self._is_down
-        shard = self.shard if here else self.elsewhere
+        placed = self._placed_of(request.body["groupId"])
+        here = request.to == f"coordinator-{placed.node}" and not placed.is_down
+        shard = placed.shard if here else self.elsewhere
         rows = request_rows(
-            partitions=1,
+            partitions=len(self._placed),
             log_ts=now_ms,
             request_id=request_id,
             api=request.api,
@@ -161,15 +216,16 @@ class SimulatedCoordinator:
             proposed_member_id=self._member_ids.proposed_to(connection.member, request),
         )
         shard.handle(rows)
-        return self._answers(shard)
+        return self._told(shard.answers())
 
     def remove(self, now_ms: int, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Answered]]:
         """Handles an administrator's LeaveGroup; returns its answer, and what others are answered."""
         self._numbers += 1
         request_id = str(self._numbers)
-        shard = self.elsewhere if self._is_down else self.shard
+        placed = self._placed_of(body["groupId"])
+        shard = self.elsewhere if placed.is_down else placed.shard
         rows = request_rows(
-            partitions=1,
+            partitions=len(self._placed),
             log_ts=now_ms,
             request_id=request_id,
             api="LeaveGroup",
@@ -185,58 +241,102 @@ class SimulatedCoordinator:
 
     def advance(self, now_ms: int) -> list[Answered]:
         """Lets timers fire that are due; returns what is answered."""
-        self.shard.advance(now_ms)
-        return self._answers(self.shard)
+        answers: list[Answer] = []
+        for placed in self._placed:
+            if _may_be_due(placed, now_ms):
+                placed.shard.advance(now_ms)
+                answers += placed.shard.answers()
+        return self._told(answers)
 
     def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
         """Says which topics exist from now on."""
         known = list(topics)
-        for shard in (self.shard, self.elsewhere):
-            shard.set_topics(now_ms, known)
+        for placed in self._placed:
+            placed.shard.set_topics(now_ms, known)
+        self.elsewhere.set_topics(now_ms, self._topics_elsewhere(known))
 
-    def go_down(self, now_ms: int) -> list[Answered]:
-        """Takes the coordinator away; who waits is told."""
-        self._is_down = True
-        self.shard.unload(now_ms)
-        return self._answers(self.shard)
+    def _topics_elsewhere(self, known: list[Topic]) -> Iterable[Topic]:
+        """Returns the topics that are known to brokers that don't have the shard of a request's group."""
+        return known
 
-    def come_back(self, now_ms: int, node: int | None = None) -> None:
-        """Loads the coordinator on a broker, on the next one if none is said."""
-        self._is_down = False
-        self._node = (self._node + 1) % BROKERS if node is None else node
-        self.shard.load(now_ms)
+    def go_down(self, now_ms: int, shard: int) -> list[Answered]:
+        """Takes a shard away, though it may stand still; who waits is told."""
+        placed = self._placed[shard]
+        placed.is_down, placed.paused_until_ms = True, 0
+        placed.shard.unload(now_ms)
+        return self._told(placed.shard.answers())
+
+    def come_back(self, now_ms: int, shard: int, node: int | None = None) -> None:
+        """Loads a shard on a broker, on the next one if none is said."""
+        placed = self._placed[shard]
+        placed.is_down = False
+        placed.node = (placed.node + 1) % BROKERS if node is None else node
+        placed.shard.load(now_ms)
+
+    def pause(self, shard: int, until_ms: int) -> None:
+        """Lets a shard stand still if it is there: its timers don't fire, and what comes to it is to wait."""
+        placed = self._placed[shard]
+        if not placed.is_down:
+            placed.paused_until_ms = max(placed.paused_until_ms, until_ms)
+
+    def go_on(self, now_ms: int, shard: int) -> list[Answered]:
+        """Lets a shard go on whose pause is over; returns what is answered by its timers, which all fire now."""
+        placed = self._placed[shard]
+        if not 0 < placed.paused_until_ms <= now_ms:
+            return []
+        placed.paused_until_ms = 0
+        placed.shard.catch_up(now_ms)
+        return self._told(placed.shard.answers())
+
+    def paused_until_ms(self, group_id: str) -> int:
+        """Returns until when a group's shard stands still; 0 if it doesn't."""
+        return self._placed_of(group_id).paused_until_ms
 
     def committed(self, group_id: str, partition: TopicPartition) -> int | None:
-        """Returns the committed offset of a partition, 0 if there is none; None while the coordinator is down."""
-        if self._is_down:
+        """Returns the committed offset of a partition, 0 if there is none; None if its group's shard doesn't work."""
+        placed = self._placed_of(group_id)
+        if not placed.works:
             return None
-        found = self.shard.shard.store.offsets.get(group_id, partition.topic, partition.partition)
+        found = placed.shard.shard.store.offsets.get(group_id, partition.topic, partition.partition)
         return 0 if found is None else found.offset
 
     def sessions(self, groups: Collection[str]) -> int | None:
-        """Returns how many sessions of some groups are open; None if it is down or waits for anything else of them."""
-        keys = [entry[KEY] for entry in self.shard.shard.ctx.timers.entries()]
-        kinds = [key.kind for key in keys if key.group_id in groups]
-        waits = self._is_down or {JOIN, SYNC, REBALANCE}.intersection(kinds)
-        return None if waits else kinds.count(SESSION)
+        """Returns how many sessions of some groups are open.
+
+        None if a shard of theirs doesn't work, or waits for anything else of them.
+        """
+        found = 0
+        for number in set(map(self.shard_of, groups)):
+            placed = self._placed[number]
+            keys = [entry[KEY] for entry in placed.shard.shard.ctx.timers.entries()]
+            kinds = [key.kind for key in keys if key.group_id in groups]
+            if not placed.works or {JOIN, SYNC, REBALANCE}.intersection(kinds):
+                return None
+            found += kinds.count(SESSION)
+        return found
 
     def state_bytes(self) -> int:
-        """Returns the size of the shard's state row."""
-        _, _, hot, cold = encode(self.shard.shard, all_to_columns=False)
-        return len(hot) + len(cold)
+        """Returns the size of the shards' state rows."""
+        rows = [encode(placed.shard.shard, all_to_columns=False) for placed in self._placed]
+        return sum(len(hot) + len(cold) for _, _, hot, cold in rows)
 
     def put_off(self, by_ms: int, groups: Collection[str]) -> None:
         """Lets sessions of some groups end so much later."""
-        self.shard.shard.ctx.timers.put_off_sessions(by_ms, groups)
+        for number in set(map(self.shard_of, groups)):
+            self._placed[number].shard.shard.ctx.timers.put_off_sessions(by_ms, groups)
 
     def next_deadline_ms(self, by_ms: int) -> int | None:
         """Returns the time of the next timer, or None where none is due by a time."""
-        if self._is_down or self.shard.shard.ctx.timers.bound_ms > by_ms:
-            return None
-        return self.shard.next_deadline_ms()
+        next_ms: int | None = None
+        for placed in self._placed:
+            if _may_be_due(placed, by_ms):
+                due_ms = placed.shard.next_deadline_ms()
+                if due_ms is not None and (next_ms is None or due_ms < next_ms):
+                    next_ms = due_ms
+        return next_ms
 
-    def _answers(self, shard: VirtualTimeShard) -> list[Answered]:
-        return self._told(shard.answers())
+    def _placed_of(self, group_id: str) -> _Placed:
+        return self._placed[self.shard_of(group_id)]
 
     def _told(self, answers: Iterable[Answer]) -> list[Answered]:
         """Returns the answers that go to members, each with the request that it answers."""
@@ -248,13 +348,24 @@ class SimulatedCoordinator:
 
     def _where(self, request: Request) -> dict[str, Any]:
         """Returns the answer to FindCoordinator."""
-        error = _COORDINATOR_NOT_AVAILABLE if self._is_down else _NONE
-        node = -1 if self._is_down else self._node
-        told = {"nodeId": node, "host": "" if node < 0 else f"broker{node}", "port": -1 if node < 0 else 9092}
-        told |= {"errorCode": error, "errorMessage": "NONE" if error == _NONE else "The coordinator is not available."}
         if request.api_version < 4:
-            return {"throttleTimeMs": 0, **told}
+            return {"throttleTimeMs": 0, **self._place_of(request.body["key"])}
         return {
             "throttleTimeMs": 0,
-            "coordinators": [{"key": key, **told} for key in request.body["coordinatorKeys"]],
+            "coordinators": [{"key": key, **self._place_of(key)} for key in request.body["coordinatorKeys"]],
         }
+
+    def _place_of(self, group_id: str) -> dict[str, Any]:
+        """Returns what is told of the place of a group's shard."""
+        placed = self._placed_of(group_id)
+        if placed.is_down:
+            error, node, text = _COORDINATOR_NOT_AVAILABLE, -1, "The coordinator is not available."
+        else:
+            error, node, text = _NONE, placed.node, "NONE"
+        told = {"nodeId": node, "host": "" if node < 0 else f"broker{node}", "port": -1 if node < 0 else 9092}
+        return {**told, "errorCode": error, "errorMessage": text}
+
+
+def _may_be_due(placed: _Placed, by_ms: int) -> bool:
+    """Tells whether a timer of a shard may be due by a time: none is where this says no."""
+    return placed.works and placed.shard.shard.ctx.timers.bound_ms <= by_ms

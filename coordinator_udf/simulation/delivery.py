@@ -88,6 +88,10 @@ class Delivery:
         self._has_static_members = any("group.instance.id" in member.properties for member in plan.members)
         #: Answers that wait for the end of the micro-batch, where the coordinator hands them out once in a while.
         self._held: list[Answered] = []
+        #: When the micro-batch ends at the earliest in which the coordinator pauses.
+        self._batch_ends_ms = 0
+        #: What waits for a shard that stands still, in order.
+        self._waiting: list[tuple[Connection, Request]] = []
 
     def send(self, connection: Connection, request: Request) -> None:
         """Puts a member's request on its way."""
@@ -159,16 +163,64 @@ class Delivery:
             self._history.count(request.api)
             if self._watcher is not None:
                 self._watcher.reached(connection, request, self._agenda.now_ms)
-            self.sessions.ask(connection.member, request)
-            answers = self._coordinator.request(self._agenda.now_ms, connection, request)
-            self._note_turned_away(answers)
-            self.send_back(answers)
+            self._handle(connection, request)
 
-    def come_back(self, node: int | None) -> None:
-        """Lets the coordinator be loaded on a broker, and members have other sessions."""
-        self._coordinator.come_back(self._agenda.now_ms, node)
-        self.sessions.begin_anew()
-        self._told.begin_anew()
+    def _handle(self, connection: Connection, request: Request) -> None:
+        """Lets the coordinator handle a request: when it goes on, if it stands still."""
+        if self._coordinator.stands_still(request):
+            self._waiting.append((connection, request))
+            return
+        self.sessions.ask(connection.member, request)
+        answers = self._coordinator.request(self._agenda.now_ms, connection, request)
+        self._note_turned_away(answers)
+        self.send_back(answers)
+
+    def _handle_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for connection, request in waiting:
+            self._handle(connection, request)
+
+    def happen_to_shard(self, event: e.GoesDown | e.ComesBack | e.Pauses | e.PauseOver) -> None:
+        """Lets a shard go away, come back, pause or go on."""
+        match event:
+            case e.GoesDown(down_ms, node, shard):
+                self.go_down(shard)
+                if down_ms is not None:
+                    self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack(node, shard))
+            case e.ComesBack(node, shard):
+                self._come_back(shard, node)
+                self._commits.look()
+            case e.Pauses(length_ms, shard):
+                self._pause(shard, length_ms)
+            case e.PauseOver(shard):
+                self._go_on(shard)
+                self._commits.look()
+
+    def _pause(self, shard: int, length_ms: int) -> None:
+        """Lets a shard stand still for a while; where answers come with micro-batches, lets this one take so long."""
+        until_ms = self._agenda.now_ms + length_ms
+        if self._plan.cadence_ms:
+            self._batch_ends_ms = max(self._batch_ends_ms, until_ms)
+        else:
+            self._coordinator.pause(shard, until_ms)
+            self._agenda.at(until_ms, e.PauseOver(shard))
+
+    def _go_on(self, shard: int) -> None:
+        """Lets a shard go on: its timers fire that were due meanwhile, as in Kafka, then it handles what waits."""
+        self.send_back(self._coordinator.go_on(self._agenda.now_ms, shard))
+        self._handle_waiting()
+
+    def go_down(self, shard: int) -> None:
+        """Takes a shard away until something brings it back; what waits for it comes to a broker without it."""
+        self.send_back(self._coordinator.go_down(self._agenda.now_ms, shard))
+        self._handle_waiting()
+
+    def _come_back(self, shard: int, node: int | None) -> None:
+        """Lets a shard be loaded on a broker, and members of its groups have other sessions."""
+        self._coordinator.come_back(self._agenda.now_ms, shard, node)
+        groups = {one.group_id for one in self._plan.members if self._coordinator.shard_of(one.group_id) == shard}
+        self.sessions.begin_anew(groups)
+        self._told.begin_anew(groups)
 
     def _note_turned_away(self, answers: Iterable[Answered]) -> None:
         """Takes note of who is told that its group is full: always at once."""
@@ -209,7 +261,7 @@ class Delivery:
 
     def _look(self) -> None:
         """Has looked at whose memberships have ended since this was last called."""
-        decisions = self._coordinator.shard.decisions
+        decisions = self._coordinator.decisions
         for decided in decisions[self._seen :]:
             for transition in decided.transitions:
                 self.sessions.see(transition)
@@ -217,7 +269,10 @@ class Delivery:
         self._seen = len(decisions)
 
     def end_batch(self) -> None:
-        """Hands out what was decided since the last micro-batch."""
+        """Hands out what was decided since the last micro-batch, if this one isn't to take longer."""
+        if self._agenda.now_ms < self._batch_ends_ms:
+            self._agenda.at(self._batch_ends_ms, e.Batch())
+            return
         held, self._held = self._held, []
         self._hand_out(msgspec.structs.replace(answer, ts_ms=self._agenda.now_ms) for answer in held)
 
@@ -294,6 +349,10 @@ class Delivery:
     def remove(self, process: Process) -> None:
         """Lets an administrator remove a process's member from its group: a static one by its instance id."""
         plan, now_ms = process.plan, self._agenda.now_ms
+        paused_until_ms = self._coordinator.paused_until_ms(plan.group_id)
+        if paused_until_ms:
+            self._agenda.at(paused_until_ms, e.IsRemoved(process.name))
+            return
         instance_id = process.config.group_instance_id
         member_id = next((key for key, name in reversed(self._history.process_of.items()) if name == plan.name), "")
         if not (member_id or instance_id):

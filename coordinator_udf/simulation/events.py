@@ -89,16 +89,31 @@ class TopicsAre(msgspec.Struct, frozen=True):
 
 
 class GoesDown(msgspec.Struct, frozen=True):
-    """The coordinator goes away, for a while or (None) until something brings it back, on a broker as `ComesBack`'s."""
+    """A shard goes away, for a while or (None) until something brings it back, on a broker as `ComesBack`'s."""
 
     down_ms: int | None
     node: int | None = None
+    shard: int = 0
 
 
 class ComesBack(msgspec.Struct, frozen=True):
-    """The coordinator is loaded on a broker, on the one after its last if none is said."""
+    """A shard is loaded on a broker, on the one after its last if none is said."""
 
     node: int | None = None
+    shard: int = 0
+
+
+class Pauses(msgspec.Struct, frozen=True):
+    """A shard stands still for a while."""
+
+    length_ms: int
+    shard: int = 0
+
+
+class PauseOver(msgspec.Struct, frozen=True):
+    """A shard goes on that stood still."""
+
+    shard: int
 
 
 class ConnectionBreaks(msgspec.Struct, frozen=True):
@@ -211,6 +226,8 @@ Event = (
     | Looks
     | GoesDown
     | ComesBack
+    | Pauses
+    | PauseOver
     | Polls
     | Stalls
     | Resumes
@@ -229,7 +246,9 @@ def planned(plan: WorldPlan) -> Iterator[tuple[int, Event]]:
         if topic.at_ms > 0:
             yield topic.at_ms, TopicGrows(topic.name, topic.partitions, topic.id)
     for failover in plan.failovers:
-        yield failover.at_ms, GoesDown(failover.down_ms, failover.node)
+        yield failover.at_ms, GoesDown(failover.down_ms, failover.node, failover.shard)
+    for pause in plan.pauses:
+        yield pause.at_ms, Pauses(pause.length_ms, pause.shard)
     for removal in plan.removals:
         yield removal.at_ms, IsRemoved(removal.process)
     for member in plan.members:

@@ -194,7 +194,8 @@ class History:
         failed_commit_ms: when a process's commit last failed in such a way that its member tries it again: a topic was
             gone, or the connection of a KIP-848 member got lost.
         waiting: the processes that in the end are neither settled nor gone.
-        decisions: what the coordinator decided.
+        decisions: what the coordinator decided, in order.
+        decided_by_each: the same, of each of its shards.
         process_of: the process that had a member id.
         removals: whom the coordinator's timers removed.
         numbers_taken: which requests of generations and epochs that were over the coordinator took.
@@ -253,6 +254,7 @@ class History:
     failed_commit_ms: dict[str, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     decisions: list[Decisions] = field(default_factory=list)
+    decided_by_each: list[list[Decisions]] = field(default_factory=list)
     process_of: dict[str, str] = field(default_factory=dict)
     removals: list[Removed] = field(default_factory=list)
     numbers_taken: list[NumberTaken] = field(default_factory=list)

@@ -139,9 +139,9 @@ def dismissals(decisions: Iterable[Decisions], asked: Collection[tuple[int, str]
     ]
 
 
-def conclude(history: History, decisions: list[Decisions]) -> None:
+def conclude(history: History, decisions: list[Decisions], of_each_shard: list[list[Decisions]]) -> None:
     """Puts what a world's coordinator decided into its history, and whose memberships ended with it."""
-    history.decisions = decisions
+    history.decisions, history.decided_by_each = decisions, of_each_shard
     history.removals = removals(decisions)
     history.replacements = replacements(decisions)
     history.dismissals = dismissals(decisions, history.asked_to_remove)

@@ -29,10 +29,10 @@ _LEAVES_MS = 5_000
 def rebalance_timeouts_ms(plan: WorldPlan) -> dict[str, int]:
     """Returns the longest rebalance timeout that a member of each group has, its max.poll.interval.ms.
 
-    None are where the coordinator goes away: then timers begin anew.
+    None are where the coordinator goes away or pauses: then timers begin anew, or are late.
     """
     timeouts_ms: dict[str, int] = {}
-    for member in plan.members if not plan.failovers else ():
+    for member in plan.members if plan.is_always_served else ():
         timeout_ms = member.config().max_poll_interval_ms
         timeouts_ms[member.group_id] = max(timeout_ms, timeouts_ms.get(member.group_id, 0))
     return timeouts_ms
@@ -40,7 +40,7 @@ def rebalance_timeouts_ms(plan: WorldPlan) -> dict[str, int]:
 
 def who_leaves_on_close(plan: WorldPlan) -> frozenset[str]:
     """Returns the processes that leave their groups when they close, and from which every request comes in time."""
-    if plan.failovers or plan.network.loss:
+    if plan.network.loss or not plan.is_always_served:
         return frozenset()
     return frozenset(
         member.name

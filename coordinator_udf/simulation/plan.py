@@ -205,7 +205,7 @@ def _partitions(topics: Iterable[TopicPlan]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _end_ms(spans: Sequence[Cut | Hang | Refusal], at_ms: int) -> int:
+def _end_ms(spans: Sequence[Cut | Hang | Refusal | Pause], at_ms: int) -> int:
     """Returns when the last of the spans ends that a time is in; -1 if it is in none."""
     return max(
         (one.at_ms + one.length_ms for one in spans if one.at_ms <= at_ms < one.at_ms + one.length_ms), default=-1
@@ -226,7 +226,7 @@ class NetworkPlan:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """The coordinator goes away and is loaded again after a while.
+    """A shard of the coordinator goes away and is loaded again after a while.
 
     Attributes:
         node: the broker on which it is then; by default the one after its last.
@@ -235,6 +235,19 @@ class Failover:
     at_ms: int
     down_ms: int
     node: int | None = None
+    shard: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A shard of the coordinator stands still for a while: what comes to it waits, and its timers fire after it.
+
+    Where the coordinator answers once in a while, that micro-batch takes so much longer.
+    """
+
+    at_ms: int
+    length_ms: int
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +264,7 @@ class WorldPlan:
 
     Attributes:
         settings: the coordinator's, under Kafka's names.
+        shards: how many it has, over which groups are spread as Kafka does it.
         sync_delays_ms: how long members take to send SyncGroup, each time drawn from these.
         assign_delays_ms: how long a leader takes for it, which computes the assignment first.
         first_sync_delays_ms, first_assign_delays_ms: the same, of a process that does it for the first time, if that
@@ -283,6 +297,22 @@ class WorldPlan:
     keeps_requests: bool = False
     begin_ms: int = 0
     start_ms: int = 1_700_000_000_000
+    shards: int = 1
+    pauses: tuple[Pause, ...] = ()
+
+    @property
+    def is_always_served(self) -> bool:
+        """Whether the coordinator neither goes away nor stands still."""
+        return not (self.failovers or self.pauses)
+
+    @property
+    def deletes_topics(self) -> bool:
+        """Whether a topic is deleted."""
+        return any(topic.partitions == 0 for topic in self.topics)
+
+    def pauses_until_ms(self, at_ms: int) -> int:
+        """Returns when the last shard goes on that stands still at a time; -1 if none does."""
+        return _end_ms(self.pauses, at_ms) if self.pauses else -1
 
     def topics_changed_ms(self) -> list[int]:
         """Returns when topics come, grow or go after the world's start, in milliseconds since the epoch."""
@@ -295,6 +325,7 @@ class WorldPlan:
         """
         moments = [topic.at_ms for topic in self.topics]
         moments += [failover.at_ms + failover.down_ms for failover in self.failovers]
+        moments += [pause.at_ms + pause.length_ms for pause in self.pauses]
         moments += [removal.at_ms for removal in self.removals]
         for member in self.members:
             times = member.start_ms, member.close_at_ms, member.crash_at_ms

@@ -20,9 +20,10 @@ def longest_stays_ms(plan: WorldPlan) -> dict[str, int]:
     """Returns for how long processes may be in their groups from when on their applications stand still.
 
     A static member of the classic protocol says nothing, and has its session (ConsumerCoordinator, HeartbeatThread).
-    Processes that hang aren't told of, for their timers stand still, too, and none are where the coordinator goes away.
+    Processes that hang aren't told of, for their timers stand still, too, and none are where the coordinator goes away
+    or pauses.
     """
-    if plan.failovers:
+    if not plan.is_always_served:
         return {}
     of_consumers_ms = Settings.from_kafka(plan.settings).group_consumer_session_timeout_ms
     stays_ms = {}

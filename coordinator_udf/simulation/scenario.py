@@ -17,6 +17,7 @@ from coordinator_udf.simulation.plan import (
     Hang,
     MemberPlan,
     NetworkPlan,
+    Pause,
     Removal,
     Slow,
     Stall,
@@ -63,10 +64,17 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         TopicPlan(topic.name, topic.partitions, _ms(topic.at_s, draws), topic.records_s) for topic in scenario.topics
     ]
     failovers: list[Failover] = []
+    pauses: list[Pause] = []
     removals: list[Removal] = []
     for fault in scenario.faults:
-        if fault.kind == "failover":
-            failovers += [Failover(_ms(fault.at_s, draws), _ms(fault.length_s, draws)) for _ in range(fault.count)]
+        if fault.kind in {"failover", "pause"}:
+            shards = range(scenario.shards) if fault.shard is None else (fault.shard,)
+            for _ in range(fault.count):
+                at_ms, length_ms = _ms(fault.at_s, draws), _ms(fault.length_s, draws)
+                if fault.kind == "failover":
+                    failovers += [Failover(at_ms, length_ms, shard=shard) for shard in shards]
+                else:
+                    pauses += [Pause(at_ms, length_ms, shard) for shard in shards]
         elif fault.kind in {"grow", "delete"}:
             topics += _changed_topic(topics, fault, draws)
         elif fault.kind == "remove":
@@ -79,8 +87,10 @@ def draw_world(scenario: Scenario, seed: int) -> WorldPlan:
         end_ms=round(scenario.end_s * 1000),
         # Its topics are all that there are, as a broker knows that.
         settings={"offsets.topic.partition.check": True, **scenario.coordinator},
+        shards=scenario.shards,
         network=NetworkPlan(scenario.network.latency_ms, scenario.network.loss),
         failovers=failovers_apart(failovers),
+        pauses=tuple(pauses),
         removals=tuple(removals),
         cadence_ms=scenario.cadence_ms,
         fetches_fail=True,
@@ -253,11 +263,13 @@ def _replacement(member: MemberPlan, fault: Fault, start_ms: int) -> MemberPlan:
 
 
 def failovers_apart(failovers: Iterable[Failover]) -> tuple[Failover, ...]:
-    """Returns the failovers of which none begins before the one before it is over."""
+    """Returns the failovers of which none begins before the one before it of its shard is over."""
     apart: list[Failover] = []
+    over_ms: dict[int, int] = {}
     for failover in sorted(failovers, key=lambda one: one.at_ms):
-        if not apart or failover.at_ms > apart[-1].at_ms + apart[-1].down_ms:
+        if failover.at_ms > over_ms.get(failover.shard, -1):
             apart.append(failover)
+            over_ms[failover.shard] = failover.at_ms + failover.down_ms
     return tuple(apart)
 
 

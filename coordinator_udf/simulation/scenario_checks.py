@@ -213,6 +213,8 @@ def _faults(scenario: Scenario, read: Mapping[str, Any]) -> Iterator[str]:
                 f"faults[{number}].overlap_s is {_shown(fault.overlap_s)}, expected none beside back_s: "
                 "a process is replaced before it goes or after it"
             )
+        if fault.shard is not None and fault.shard >= scenario.shards:
+            yield f"faults[{number}].shard is {fault.shard}, expected one below shards, which is {scenario.shards}"
         if fault.kind == "subscribe" and given.get("topics") == []:
             yield f"faults[{number}].topics is [], expected one topic at least"
         if fault.group or fault.kind in {"subscribe", "remove"}:

@@ -13,6 +13,8 @@ from coordinator_udf.simulation.plan import Habit
 LONGEST_S = 7 * 24 * 3600
 #: Of a world, also those that faults add. A hundred times the largest world that is shipped, of a thousand members.
 MOST_MEMBERS = 100_000
+#: Of a world's coordinator. Kafka's offsets topic has 50 partitions by default.
+MOST_SHARDS = 1_000
 #: Of a topic. Half as many as a whole cluster of Kafka's had before KRaft.
 MOST_PARTITIONS = 100_000
 #: Of records a second in a partition: offsets of a world that lasts longest are far from 2**63 then.
@@ -27,7 +29,7 @@ Partitions = Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)]
 Milliseconds = Annotated[int, Meta(ge=0, le=LONGEST_S * 1000)]
 Kind = Literal[
     "deploy", "crash", "stall", "hang", "cut", "slow", "restart", "migrate", "scale", "subscribe", "remove", "failover",
-    "grow", "delete",
+    "pause", "grow", "delete",
 ]  # fmt: skip
 
 
@@ -82,14 +84,15 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         kind: deploy and migrate take all members in turn, ``wave`` of them each ``every_s``; restart takes all at once;
             scale starts as many more members as ``count`` says, ``wave`` of them each ``every_s``.
         group: whose members it happens to, or who is scaled; those of all groups, if none is said.
-        count: how many members it happens to, drawn from all of these; how often for a failover.
+        count: how many members it happens to, drawn from all of these; how often for a failover or a pause.
         back_s: how long until a crashed or deployed process is replaced, or a deleted topic made again; None: never.
         overlap_s: how long a process goes on beside the one that is deployed in its place; None: it goes first.
-        length_s: how long a stall, a hang, a cut, a slow link or a failover lasts.
+        length_s: how long a stall, a hang, a cut, a slow link, a failover or a pause lasts.
         by_s: how much longer messages take over a slow link.
         topics: what members subscribe to from then on.
         topic: which one grows or is deleted; the first one, if none is said.
         partitions: how many a topic grows to.
+        shard: which one goes away or pauses; all at once, if none is said.
     """
 
     kind: Kind
@@ -105,6 +108,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics: tuple[str, ...] = ()
     topic: str = ""
     partitions: Partitions | None = None
+    shard: Annotated[int, Meta(ge=0, lt=MOST_SHARDS)] | None = None
 
 
 class NetworkFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,6 +130,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: NetworkFields = NetworkFields()
     coordinator: dict[str, Any] = {}
     cadence_ms: Milliseconds = 0
+    shards: Annotated[int, Meta(ge=1, le=MOST_SHARDS)] = 1
 
 
 #: The fields of each kind of fault beside ``kind`` and ``at_s``: those that it can't do without, and those that it can.
@@ -141,7 +146,8 @@ FIELDS_OF: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "scale": ((), ("count", "every_s", "group", "wave")),
     "subscribe": (("topics",), ("count", "group")),
     "remove": ((), ("count", "group")),
-    "failover": ((), ("count", "length_s")),
+    "failover": ((), ("count", "length_s", "shard")),
+    "pause": (("length_s",), ("count", "shard")),
     "grow": (("partitions",), ("topic",)),
     "delete": ((), ("back_s", "topic")),
 }

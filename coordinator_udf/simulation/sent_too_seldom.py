@@ -31,7 +31,7 @@ class SeldomSends:
         self._history = history
         beats_ms = Settings.from_kafka(plan.settings).group_consumer_heartbeat_interval_ms
         # Of a topic that is gone nothing is committed.
-        commits = all(topic.partitions for topic in plan.topics)
+        commits = not plan.deletes_topics
         #: Within which time processes are to send requests of an API again.
         self._due_ms = {
             member.name: _due_ms(member, plan, beats_ms, commits=commits)

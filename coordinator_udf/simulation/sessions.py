@@ -108,7 +108,9 @@ class Sessions:
             heard = self._heard[process]
             self._heard[process] = heard._replace(ts_ms=heard.ts_ms + by_ms)
 
-    def begin_anew(self) -> None:
-        """Forgets all: a coordinator that is loaded gives each member another session."""
-        self._heard.clear()
-        self._waiting.clear()
+    def begin_anew(self, groups: Collection[str]) -> None:
+        """Forgets those of members of some groups: a coordinator that is loaded gives each another session."""
+        for process in [name for name in self._heard if self._processes[name].plan.group_id in groups]:
+            del self._heard[process]
+        for process in [name for name in self._waiting if self._processes[name].plan.group_id in groups]:
+            del self._waiting[process]

@@ -7,8 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import MemberPlan, NetworkPlan, WorldPlan
+from coordinator_udf.simulation.scenario import failovers_apart
 from coordinator_udf.simulation.violation import Violation
 from coordinator_udf.simulation.world import World
 
@@ -70,7 +72,12 @@ class _Search:
 
     def _with_fewer_disturbances(self, plan: WorldPlan) -> WorldPlan:
         changes = [topic for topic in plan.topics if topic.at_ms > 0]
-        for field, parts in (("failovers", plan.failovers), ("removals", plan.removals), ("topics", changes)):
+        for field, parts in (
+            ("failovers", plan.failovers),
+            ("pauses", plan.pauses),
+            ("removals", plan.removals),
+            ("topics", changes),
+        ):
             plan = self._with_fewer(plan, parts, partial(_world_without, field))
         of_members = [disturbance for member in plan.members for disturbance in _disturbances(member)]
         return self._with_fewer(plan, of_members, _calmed)
@@ -170,7 +177,12 @@ def _without_cadence(plan: WorldPlan) -> WorldPlan:
     return replace(plan, cadence_ms=0)
 
 
-_CALMER = (_without_loss, _with_short_links, _without_cadence)
+def _with_one_shard(plan: WorldPlan) -> WorldPlan:
+    failovers = failovers_apart(replace(failover, shard=0) for failover in plan.failovers)
+    return replace(plan, shards=1, failovers=failovers, pauses=tuple(replace(one, shard=0) for one in plan.pauses))
+
+
+_CALMER = (_without_loss, _with_short_links, _without_cadence, _with_one_shard)
 
 
 def event_list(plan: WorldPlan) -> Iterator[str]:
@@ -187,7 +199,9 @@ def _of_the_world(plan: WorldPlan) -> Iterator[tuple[int, str]]:
         has = f"has {topic.partitions} partitions" if topic.partitions else "is deleted"
         yield topic.at_ms, f"{topic.name} {has}"
     for failover in plan.failovers:
-        yield failover.at_ms, f"the coordinator is away for {failover.down_ms} ms"
+        yield failover.at_ms, f"{_shard(plan, failover.shard)} is away for {failover.down_ms} ms"
+    for pause in plan.pauses:
+        yield pause.at_ms, f"{_shard(plan, pause.shard)} pauses for {pause.length_ms} ms"
     for removal in plan.removals:
         yield removal.at_ms, f"an administrator removes {removal.process}"
     low, high = plan.network.latency_ms
@@ -198,8 +212,16 @@ def _of_the_world(plan: WorldPlan) -> Iterator[tuple[int, str]]:
         )
     if plan.network.loss:
         yield 0, f"with {plan.network.loss:.4%} of requests the connection is lost from now on"
+    if plan.shards > 1:
+        groups = dict.fromkeys(member.group_id for member in plan.members)
+        places = ", ".join(f"{group_id} in {partition_for(group_id, plan.shards)}" for group_id in groups)
+        yield 0, f"the coordinator has {plan.shards} shards, with group {places}"
     if plan.cadence_ms:
         yield 0, f"the coordinator answers once in {plan.cadence_ms} ms from now on"
+
+
+def _shard(plan: WorldPlan, shard: int) -> str:
+    return "the coordinator" if plan.shards == 1 else f"shard {shard}"
 
 
 def _of_member(member: MemberPlan) -> Iterator[tuple[int, str]]:

@@ -60,6 +60,7 @@ class _Unit:
         self.groups = frozenset(groups)
         self.members = frozenset(member.name for member in members)
         times_ms = [time for name in (None, *self.members) for time in planned.get(name, ())]
+        times_ms += [pause.at_ms + pause.length_ms for pause in plan.pauses]
         times_ms += [*boundaries_ms(members), plan.end_ms]
         self.boundaries_ms = deque(sorted(plan.start_ms + time for time in times_ms))
         self.happened_ms = self.look_ms = plan.start_ms
@@ -194,7 +195,7 @@ class Skipping:
     def _is_at_rest(self, unit: _Unit, living: list[Process]) -> bool:
         now_ms = self._agenda.now_ms
         at_ms = now_ms - self._plan.start_ms
-        stands = any(process.plan.hangs_until_ms(at_ms) >= 0 for process in living)
+        stands = self._plan.pauses_until_ms(at_ms) >= 0 or any(one.plan.hangs_until_ms(at_ms) >= 0 for one in living)
         return (
             not stands
             and is_settled(living)

@@ -119,8 +119,12 @@ def _run(unit: _Unit) -> _Result:
 
 def world_tables(source: str, history: History, broken: Sequence[Violation]) -> dict[str, pa.Table]:
     """Returns the rows of a world: of a coordinator's tables, of what members did, and of violations."""
-    decided = _joined(history.decisions)
-    outputs = complete_assignments(Outputs.of(to_output_rows(decided, source, 0)), lambda wanted: {})
+    decided = [
+        rows
+        for partition, of_shard in enumerate(history.decided_by_each)
+        for rows in to_output_rows(_joined(of_shard), source, partition)
+    ]
+    outputs = complete_assignments(Outputs.of(decided), lambda wanted: {})
     events = [
         {
             "source": source,

@@ -5,7 +5,7 @@ It is neither to take requests of others nor to refuse theirs. Told from its ans
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 from coordinator_udf.groups.decisions import PLACES, Row
@@ -66,8 +66,8 @@ class ToldMemberships:
         """Makes it for a world in which nobody was told anything."""
         self._history = history
         self._told: dict[str, _Told] = {}
-        #: Of classic static members that were replaced, who has their place, by member ids.
-        self._replaced: dict[str, str] = {}
+        #: Of classic static members that were replaced, their group and who has their place, by member ids.
+        self._replaced: dict[str, tuple[str, str]] = {}
         kip_848 = {member.group_id for member in plan.members if member.is_kip_848}
         #: As such a group becomes classic, its generation is one that none of its members was told.
         self._mixed = kip_848 & {member.group_id for member in plan.members if not member.is_kip_848}
@@ -83,7 +83,7 @@ class ToldMemberships:
             before = "" if found is None else found[1]
             self._told.pop(before, None)
             if api == "JoinGroup" and group_id not in self._mixed:
-                self._replaced[before] = member_id
+                self._replaced[before] = group_id, member_id
         elif rule != GroupEvent.MEMBER_ADDED:
             self._told.pop(member_id, None)
 
@@ -123,13 +123,14 @@ class ToldMemberships:
 
     def _look_at_replaced(self, answer: Answered, member_id: str, code: int) -> None:
         """Looks whether a static member that was replaced is told so, and not to join again."""
-        request, by = answer.request, self._replaced.get(member_id)
-        if by is None or code != Errors.UNKNOWN_MEMBER_ID or not request.body.get("groupInstanceId"):
+        request, replaced = answer.request, self._replaced.get(member_id)
+        if replaced is None or code != Errors.UNKNOWN_MEMBER_ID or not request.body.get("groupInstanceId"):
             return
+        group_id, by = replaced
         while by in self._replaced:
-            by = self._replaced[by]
+            _, by = self._replaced[by]
         if by in self._told:
-            group_id, process = request.body["groupId"], answer.connection.member
+            process = answer.connection.member
             refused = WronglyRefused(answer.ts_ms, group_id, process, request.api, Errors(code).name)
             self._history.not_told_fenced.append(refused)
 
@@ -158,10 +159,13 @@ class ToldMemberships:
         else:
             self._told[member_id] = _Told(group_id, epoch, told.before if epoch == told.number else told.number)
 
-    def begin_anew(self) -> None:
-        """Forgets all: a coordinator that is loaded may know less than was told (a generation that wasn't stored)."""
-        self._told.clear()
-        self._replaced.clear()
+    def begin_anew(self, groups: Collection[str]) -> None:
+        """Forgets those of some groups.
+
+        A coordinator that is loaded may know less than was told (a generation that wasn't stored).
+        """
+        self._told = {member_id: told for member_id, told in self._told.items() if told.group_id not in groups}
+        self._replaced = {before: (of, by) for before, (of, by) in self._replaced.items() if of not in groups}
 
 
 def _number(request: Request) -> int | None:

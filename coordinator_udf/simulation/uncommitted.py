@@ -23,8 +23,7 @@ def commits_first_ms(plan: WorldPlan) -> dict[str, int]:
     and of whose requests none gets lost or is late. A cooperative member commits when it joins, and is told what to
     give up after that. One whose polls are too short for its pattern commits, too, some polls before it joins.
     """
-    gone = any(topic.partitions == 0 for topic in plan.topics)
-    if plan.failovers or plan.network.loss or gone:
+    if plan.network.loss or plan.deletes_topics or not plan.is_always_served:
         return {}
     removed = {removal.process for removal in plan.removals}
     return {

@@ -90,7 +90,7 @@ def always_heard(plan: WorldPlan) -> frozenset[str]:
     A classic member sends no heartbeats before its application takes the answer to its first JoinGroup.
     """
     waits_ms = plan.cadence_ms + plan.network.latency_ms[1]
-    if plan.failovers or plan.network.loss or waits_ms > _PROMPT_MS:
+    if plan.network.loss or waits_ms > _PROMPT_MS or not plan.is_always_served:
         return frozenset()
     heard = (member for member in plan.members if member.habit is None and member.is_always_heard)
     return frozenset(member.name for member in heard if member.is_kip_848 or _polls_in_time(member))

@@ -135,7 +135,9 @@ class World:
     def _make_coordinator(self, settings: Settings) -> SimulatedCoordinator:
         plan = self._plan
         ids = MemberIds(plan.members, self._draws)
-        return SimulatedCoordinator(settings, self._topics, plan.start_ms, ids, fails_over=bool(plan.failovers))
+        return SimulatedCoordinator(
+            settings, self._topics, plan.start_ms, ids, shards=plan.shards, fails_over=bool(plan.failovers)
+        )
 
     def _make_applications(self) -> Applications:
         records = Records(self._plan.topics, self._plan.start_ms)
@@ -163,7 +165,7 @@ class World:
         self.advance(self._plan.start_ms + self._plan.end_ms)
         self._commits.look()
         self.history.waiting = still_waiting(self._processes, self._network, self.history)
-        conclude(self.history, self._coordinator.shard.decisions)
+        conclude(self.history, self._coordinator.decisions, self._coordinator.decided_by_each())
         return self.history
 
     # ---- time
@@ -267,13 +269,8 @@ class World:
             case e.TopicsAre(topics):
                 self._topics.replace(topics)
                 self._coordinator.set_topics(self._agenda.now_ms, self._topics)
-            case e.GoesDown(down_ms, node):
-                self._delivery.send_back(self._coordinator.go_down(self._agenda.now_ms))
-                if down_ms is not None:
-                    self._agenda.at(self._agenda.now_ms + down_ms, e.ComesBack(node))
-            case e.ComesBack(node):
-                self._delivery.come_back(node)
-                self._commits.look()
+            case e.GoesDown() | e.ComesBack() | e.Pauses() | e.PauseOver():
+                self._delivery.happen_to_shard(event)
             case e.ConnectionBreaks(member, node):
                 self._lose(self._network.connection(member, node))
             case e.IsRefused(name):

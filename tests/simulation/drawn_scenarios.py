@@ -56,6 +56,16 @@ def _scenario(draws: Random, title: str) -> Table:
         table["network"] = {"latency_ms": latency_ms, "loss": draws.choice([0.0, 0.0, 0.001, 0.01, 0.03])}
     if draws.random() < 0.2:
         table["cadence_ms"] = draws.choice([100, 500, 1500])
+    if draws.random() < 0.25:
+        shards = table["shards"] = draws.randint(2, 4)
+        for fault in table["faults"]:
+            if fault["kind"] == "failover" and draws.random() < 0.7:
+                fault["shard"] = draws.randrange(shards)
+    if draws.random() < 0.2:
+        pause = {"kind": "pause", "at_s": _span(draws, 10, 90), "length_s": draws.choice([[0.1, 3], [3, 25]])}
+        if "shards" in table and draws.random() < 0.5:
+            pause["shard"] = draws.randrange(table["shards"])
+        table["faults"].append(pause)
     return table
 
 

@@ -108,6 +108,7 @@ _SEEDS = 20
         (member_mutations.call_back_to_give_up_nothing, "crash-loop", {"wrong callback"}),
         # The next commits are higher, so that nothing is missing in the end.
         (shard_mutations.load_without_offsets, "fleet", {"lost commit"}),
+        (shard_mutations.load_without_offsets, "several-shards", {"lost commit"}),
     ],
 )
 def test_a_missing_check_is_found(

@@ -124,6 +124,12 @@ _WRONG = [
         },
         "faults[0].group is 'g', expected a group with members without a habit and without a pattern: there is none",
     ),
+    ({"more": "shards = 0"}, "shards is 0, expected a whole number >= 1"),
+    (
+        {"more": "shards = 3", "faults": "{ kind = 'failover', at_s = 1, shard = 3 }"},
+        "faults[0].shard is 3, expected one below shards, which is 3",
+    ),
+    ({"faults": "{ kind = 'crash', at_s = 1, shard = 0 }"}, "faults[0].shard is 0, expected none, for a fault"),
     ({"faults": "{ kind = 'remove', at_s = 1, length_s = 1 }"}, "faults[0].length_s is 1, expected none, for a fault"),
     ({"faults": "{ kind = 'grow', at_s = 1 }"}, "faults[0].partitions is missing, expected a whole number"),
     ({"faults": "{ kind = 'grow', at_s = 1, partitions = -3 }"}, "faults[0].partitions is -3, expected a whole number"),
