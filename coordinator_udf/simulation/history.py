@@ -233,7 +233,7 @@ class History:
         always_heard: the processes of which nothing gets lost or late, and that keep to the protocol.
         commits_first_ms: how old the last commit of processes may be that are to give partitions up.
         committed_ms: when commits of each of these were acknowledged.
-        longest_session_ms: the longest session that one of its classic members may have.
+        longest_session_ms, shortest_session_ms: the longest and the shortest session that its classic members may have.
         even_groups: the groups whose members are to have equal shares, with whether of each topic.
         with_static_members: the groups that have static members.
         known_partitions: how many partitions of each topic a process knows of at the end, however old its metadata is.
@@ -294,6 +294,7 @@ class History:
     commits_first_ms: dict[str, int] = field(default_factory=dict)
     committed_ms: dict[str, set[int]] = field(default_factory=dict)
     longest_session_ms: int = 0
+    shortest_session_ms: int = 0
     even_groups: dict[str, bool] = field(default_factory=dict)
     with_static_members: frozenset[str] = frozenset()
     known_partitions: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -42,6 +42,7 @@ def history_of(plan: WorldPlan) -> History:
         cooperative=frozenset(name for name, config in configs.items() if _is_cooperative(config)),
         commits_first_ms=commits_first_ms(plan),
         longest_session_ms=max(sessions_ms, default=0),
+        shortest_session_ms=min(sessions_ms, default=0),
         even_groups=even_groups(plan),
         with_static_members=frozenset(one.group_id for one in plan.members if "group.instance.id" in one.properties),
         known_partitions=_known_partitions(plan),

@@ -1,4 +1,4 @@
-"""Finds join phases of classic groups that go on until their time is over though all members have joined."""
+"""Finds join phases of classic groups that go on though all members have joined, or end before all have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator
 
-from coordinator_udf.groups.decisions import PLACES
+from coordinator_udf.groups.decisions import PLACES, Row
 from coordinator_udf.groups.model.classic_states import ClassicGroupState, GroupEvent
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.simulation.history import History
@@ -47,12 +47,64 @@ def waits_for_nobody(history: History) -> Iterator[Violation]:
                 yield Violation(ts_ms, group_id, "waited for nobody", detail)
 
 
+def waits_for_too_few(history: History) -> Iterator[Violation]:
+    """Yields the join phases that end, though not by their timer, before somebody joins who was given an id in them.
+
+    Kafka waits for those (ClassicGroup.hasAllMembersJoined), as long as they have a session, don't leave, and aren't
+    turned away from a group that is full.
+    """
+    given, left = _ids_given(history), _times_left(history)
+    turned_away = {(one.group_id, one.member_id): one.ts_ms for one in history.turned_away}
+    began: dict[str, int] = {}
+    for row in history.transitions():
+        ts_ms, group_id, from_state, to_state, rule, members, member_id = (row[_TRANSITION[it]] for it in _COLUMNS)
+        seq = row[_TRANSITION["seq"]]
+        if members is None:
+            if rule == GroupEvent.MEMBER_ADDED:
+                given[group_id].pop(member_id, None)
+        elif to_state == ClassicGroupState.PREPARING_REBALANCE != from_state:
+            began[group_id] = seq
+        elif from_state == ClassicGroupState.PREPARING_REBALANCE and group_id in began:
+            since = began.pop(group_id)
+            if to_state != ClassicGroupState.COMPLETING_REBALANCE or rule == GroupEvent.JOIN_EXPIRED:
+                continue
+            for pending, (given_seq, given_ms) in given[group_id].items():
+                has_session = ts_ms < given_ms + history.shortest_session_ms
+                may_have_left = any(given_seq < it < seq for it in left[group_id])
+                may_have_left |= turned_away.get((group_id, pending), ts_ms + 1) <= ts_ms
+                if since < given_seq < seq and has_session and not may_have_left:
+                    detail = f"the join phase ended {ts_ms - given_ms} ms after {pending} got that id to join with"
+                    yield Violation(ts_ms, group_id, "didn't wait", detail)
+
+
+def _ids_given(history: History) -> defaultdict[str, dict[str, tuple[int, int]]]:
+    """Returns the ids that members of each group were given to join with, with when: the ``seq`` and the time."""
+    given: defaultdict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for row in _responses(history):
+        if row[_RESPONSE["error_code"]] == Errors.MEMBER_ID_REQUIRED:
+            member_id = json.loads(row[_RESPONSE["body"]])["memberId"]
+            given[row[_RESPONSE["group_id"]]][member_id] = row[_RESPONSE["seq"]], row[_RESPONSE["ts"]]
+    return given
+
+
+def _times_left(history: History) -> defaultdict[str, list[int]]:
+    """Returns when (the ``seq``) anybody left each group of their own accord, or an administrator removed somebody."""
+    left: defaultdict[str, list[int]] = defaultdict(list)
+    for row in _responses(history):
+        if row[_RESPONSE["api"]] == "LeaveGroup":
+            left[row[_RESPONSE["group_id"]]].append(row[_RESPONSE["seq"]])
+    return left
+
+
+def _responses(history: History) -> Iterator[Row]:
+    return (row for decided in history.decisions for row in decided.responses)
+
+
 def _has_pending(history: History, group_id: str, ts_ms: int, added: set[str]) -> bool:
     """Tells whether somebody has an id to join with, hasn't done so, and may have a session still."""
     given = (
         json.loads(row[_RESPONSE["body"]])["memberId"]
-        for decided in history.decisions
-        for row in decided.responses
+        for row in _responses(history)
         if row[_RESPONSE["error_code"]] == Errors.MEMBER_ID_REQUIRED
         and row[_RESPONSE["group_id"]] == group_id
         and ts_ms - history.longest_session_ms < row[_RESPONSE["ts"]] <= ts_ms

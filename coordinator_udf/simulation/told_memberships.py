@@ -114,7 +114,9 @@ class ToldMemberships:
     def _refuse(self, answer: Answered, member_id: str, told: _Told, code: int) -> None:
         request, number = answer.request, _number(answer.request)
         group_id = request.body["groupId"]
-        if code in _TO_OTHERS and (number is None or number == told.number) and group_id not in self._mixed:
+        # Who joins or leaves has no number. A commit without one is of a member that believes to have left.
+        says_so = number == told.number or (number is None and request.api != "OffsetCommit")
+        if code in _TO_OTHERS and says_so and group_id not in self._mixed:
             refused = WronglyRefused(answer.ts_ms, group_id, answer.connection.member, request.api, Errors(code).name)
             self._history.wrongly_refused.append(refused)
         # Who isn't let into a full group as it joins again is out.

@@ -154,6 +154,13 @@ def wait_on_when_the_last_missing_member_leaves(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(heartbeat_leave, "maybe_complete_join", lambda *_: None)
 
 
+def end_join_phases_without_who_is_about_to_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    def joined(self: ClassicGroup) -> bool:
+        return len(self.members) == self.awaiting_join_count
+
+    monkeypatch.setattr(ClassicGroup, "has_all_members_joined", joined)
+
+
 def give_one_member_of_two_all(monkeypatch: pytest.MonkeyPatch) -> None:
     assign = UniformAssignor.assign
 

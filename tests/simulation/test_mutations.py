@@ -69,6 +69,7 @@ _SEEDS = 20
         (member_mutations.stay_when_a_classic_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
         (member_mutations.stay_when_a_consumer_application_stands_still, "slow-consumer", {"poll interval exceeded"}),
         (shard_mutations.wait_on_when_the_last_missing_member_leaves, "slow-consumer", {"waited for nobody"}),
+        (shard_mutations.end_join_phases_without_who_is_about_to_join, "misbehaving", {"didn't wait"}),
         (shard_mutations.give_one_member_of_two_all, "rolling-deploy", {"uneven"}),
         # Its partitions have an owner again when its session is over.
         (member_mutations.close_without_leaving, "rolling-deploy", {"didn't leave"}),
