@@ -95,14 +95,22 @@ def _is_over_by_then(history: History, place: int, closes_ms: int | None) -> boo
     """Tells whether a callback follows from what its member learned in this millisecond, or keeps to itself.
 
     That is a fatal error, of which the application is told next, or that the last commit of one that closes is refused.
+    What a KIP-848 member's thread had given up before its membership was over is told as lost right after that, too.
     """
     event, is_closing = history.events[place], closes_ms is not None
     by_then = history.membership_at(event.process, event.ts_ms)
     if _denies_membership(event, by_then, is_closing) is None:
         return True
-    following = (one.event for one in islice(history.events, place + 1, None) if one.process == event.process)
-    is_refused = closes_ms is not None and history.refuses_commits(event.group_id, closes_ms, event.ts_ms)
-    return event.event == "lost" and (is_refused or next(following, None) == "error")
+    is_lost = event.event == "lost"
+    if is_lost and closes_ms is not None and history.refuses_commits(event.group_id, closes_ms, event.ts_ms):
+        return True
+    following = next((one for one in islice(history.events, place + 1, None) if one.process == event.process), None)
+    if following is None:
+        return False
+    if is_lost:
+        return following.event == "error"
+    is_lost_next = following.event == "lost" and following.partitions == event.partitions
+    return is_lost_next and event.process in history.kip_848
 
 
 def _of_nothing(event: ApplicationEvent, is_eager: bool) -> str | None:
