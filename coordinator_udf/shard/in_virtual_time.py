@@ -63,21 +63,27 @@ class VirtualTimeShard:
         self.set_topics(now_ms, topics)
         self.control(now_ms, "LoadEnd")
 
-    def handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Handles the rows of a request (log.rows.request_rows, those of its partition) or of a control event."""
+    def handle(self, rows: Sequence[Mapping[str, Any]], *, timers_fire: bool = True) -> None:
+        """Handles the rows of a request (log.rows.request_rows, those of its partition) or of a control event.
+
+        Args:
+            timers_fire: whether those do first that are due by then.
+        """
         shard = self.shard
         for row in rows:
-            if row["log_ts"] >= shard.ctx.timers.bound_ms:
+            if timers_fire and row["log_ts"] >= shard.ctx.timers.bound_ms:
                 shard.run_timers(row["log_ts"], 0)
             shard.handle_row(Request(offset=self._offset, **row), 0)
             self._offset += 1
         if not shard.ctx.decisions.is_empty():
             self._take_decisions()
 
-    def control(self, now_ms: int, api: str, body: Mapping[str, Any] | None = None) -> None:
-        """Handles one control event (schemas.requests.CONTROL_APIS)."""
+    def control(
+        self, now_ms: int, api: str, body: Mapping[str, Any] | None = None, *, timers_fire: bool = True
+    ) -> None:
+        """Handles one control event (schemas.requests.CONTROL_APIS), as `handle` does."""
         rows = control_rows(partitions=1, log_ts=now_ms, api=api, body=body)
-        self.handle([{**row, "partition": self.shard.partition} for row in rows])
+        self.handle([{**row, "partition": self.shard.partition} for row in rows], timers_fire=timers_fire)
 
     def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
         """Says which topics exist from now on."""
@@ -93,9 +99,9 @@ class VirtualTimeShard:
         self.shard.ctx.now_ms = now_ms
         self.advance(now_ms)
 
-    def unload(self, now_ms: int) -> None:
+    def unload(self, now_ms: int, *, timers_fire: bool = True) -> None:
         """Lets the shard go: who waits is answered NOT_COORDINATOR."""
-        self.control(now_ms, "Unload")
+        self.control(now_ms, "Unload", timers_fire=timers_fire)
 
     def load(self, now_ms: int) -> None:
         """Loads the shard from its own log; members get fresh sessions."""

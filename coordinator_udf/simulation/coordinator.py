@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -22,11 +21,10 @@ from coordinator_udf.shard.in_virtual_time import Answer, VirtualTimeShard
 from coordinator_udf.shard.state_row.codec import encode
 from coordinator_udf.simulation.history import Commit
 from coordinator_udf.simulation.network import Connection
+from coordinator_udf.simulation.placed_shard import BROKERS, PlacedShard
 from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.process import drawn_id
 
-#: How many brokers a world has: a shard moves from one to another, and a third is neither.
-BROKERS = 3
 _NONE, _COORDINATOR_NOT_AVAILABLE = 0, 15
 
 
@@ -118,25 +116,6 @@ class MemberIds:
         return f"{self.client_of(member)[0]}-{drawn_id(self._draws)}"
 
 
-@dataclass(slots=True)
-class _Placed:
-    """A shard, and the broker that it is on unless it is down.
-
-    Attributes:
-        paused_until_ms: until when it stands still; 0 if it doesn't.
-    """
-
-    shard: VirtualTimeShard
-    node: int
-    is_down: bool = False
-    paused_until_ms: int = 0
-
-    @property
-    def works(self) -> bool:
-        """Whether it is there, and doesn't stand still."""
-        return not (self.is_down or self.paused_until_ms)
-
-
 class SimulatedCoordinator:
     """A coordinator. It says which groups are whose only through what it answers.
 
@@ -160,7 +139,7 @@ class SimulatedCoordinator:
         known = list(topics)
         self.decisions: list[Decisions] = []
         self._placed = [
-            _Placed(
+            PlacedShard(
                 VirtualTimeShard(
                     settings,
                     known,
@@ -243,7 +222,7 @@ class SimulatedCoordinator:
         """Lets timers fire that are due; returns what is answered."""
         answers: list[Answer] = []
         for placed in self._placed:
-            if _may_be_due(placed, now_ms):
+            if placed.may_be_due(now_ms):
                 placed.shard.advance(now_ms)
                 answers += placed.shard.answers()
         return self._told(answers)
@@ -252,7 +231,7 @@ class SimulatedCoordinator:
         """Says which topics exist from now on."""
         known = list(topics)
         for placed in self._placed:
-            placed.shard.set_topics(now_ms, known)
+            placed.set_topics(now_ms, known)
         self.elsewhere.set_topics(now_ms, self._topics_elsewhere(known))
 
     def _topics_elsewhere(self, known: list[Topic]) -> Iterable[Topic]:
@@ -260,37 +239,28 @@ class SimulatedCoordinator:
         return known
 
     def go_down(self, now_ms: int, shard: int) -> list[Answered]:
-        """Takes a shard away, though it may stand still; who waits is told."""
+        """Takes a shard away; who waits is told."""
         placed = self._placed[shard]
-        placed.is_down, placed.paused_until_ms = True, 0
-        placed.shard.unload(now_ms)
+        placed.go_down(now_ms)
         return self._told(placed.shard.answers())
 
     def come_back(self, now_ms: int, shard: int, node: int | None = None) -> None:
         """Loads a shard on a broker, on the next one if none is said."""
-        placed = self._placed[shard]
-        placed.is_down = False
-        placed.node = (placed.node + 1) % BROKERS if node is None else node
-        placed.shard.load(now_ms)
+        self._placed[shard].come_back(now_ms, node)
 
     def pause(self, shard: int, until_ms: int) -> None:
-        """Lets a shard stand still if it is there: its timers don't fire, and what comes to it is to wait."""
-        placed = self._placed[shard]
-        if not placed.is_down:
-            placed.paused_until_ms = max(placed.paused_until_ms, until_ms)
+        """Lets a shard stand still if it is there."""
+        self._placed[shard].pause(until_ms)
 
     def go_on(self, now_ms: int, shard: int) -> list[Answered]:
-        """Lets a shard go on whose pause is over; returns what is answered by its timers, which all fire now."""
+        """Lets a shard go on if its pause is over; returns what is answered by its timers."""
         placed = self._placed[shard]
-        if not 0 < placed.paused_until_ms <= now_ms:
-            return []
-        placed.paused_until_ms = 0
-        placed.shard.catch_up(now_ms)
+        placed.go_on(now_ms)
         return self._told(placed.shard.answers())
 
-    def paused_until_ms(self, group_id: str) -> int:
-        """Returns until when a group's shard stands still; 0 if it doesn't."""
-        return self._placed_of(group_id).paused_until_ms
+    def is_paused(self, group_id: str) -> bool:
+        """Tells whether a group's shard stands still."""
+        return self._placed_of(group_id).paused_until_ms > 0
 
     def committed(self, group_id: str, partition: TopicPartition) -> int | None:
         """Returns the committed offset of a partition, 0 if there is none; None if its group's shard doesn't work."""
@@ -329,13 +299,13 @@ class SimulatedCoordinator:
         """Returns the time of the next timer, or None where none is due by a time."""
         next_ms: int | None = None
         for placed in self._placed:
-            if _may_be_due(placed, by_ms):
+            if placed.may_be_due(by_ms):
                 due_ms = placed.shard.next_deadline_ms()
                 if due_ms is not None and (next_ms is None or due_ms < next_ms):
                     next_ms = due_ms
         return next_ms
 
-    def _placed_of(self, group_id: str) -> _Placed:
+    def _placed_of(self, group_id: str) -> PlacedShard:
         return self._placed[self.shard_of(group_id)]
 
     def _told(self, answers: Iterable[Answer]) -> list[Answered]:
@@ -364,8 +334,3 @@ class SimulatedCoordinator:
             error, node, text = _NONE, placed.node, "NONE"
         told = {"nodeId": node, "host": "" if node < 0 else f"broker{node}", "port": -1 if node < 0 else 9092}
         return {**told, "errorCode": error, "errorMessage": text}
-
-
-def _may_be_due(placed: _Placed, by_ms: int) -> bool:
-    """Tells whether a timer of a shard may be due by a time: none is where this says no."""
-    return placed.works and placed.shard.shard.ctx.timers.bound_ms <= by_ms

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -90,8 +91,9 @@ class Delivery:
         self._held: list[Answered] = []
         #: When the micro-batch ends at the earliest in which the coordinator pauses.
         self._batch_ends_ms = 0
-        #: What waits for a shard that stands still, in order.
-        self._waiting: list[tuple[Connection, Request]] = []
+        #: What waits for shards that stand still, in order.
+        self._waiting: list[Callable[[], None]] = []
+        self._groups = frozenset(member.group_id for member in plan.members)
 
     def send(self, connection: Connection, request: Request) -> None:
         """Puts a member's request on its way."""
@@ -168,7 +170,7 @@ class Delivery:
     def _handle(self, connection: Connection, request: Request) -> None:
         """Lets the coordinator handle a request: when it goes on, if it stands still."""
         if self._coordinator.stands_still(request):
-            self._waiting.append((connection, request))
+            self._waiting.append(partial(self._handle, connection, request))
             return
         self.sessions.ask(connection.member, request)
         answers = self._coordinator.request(self._agenda.now_ms, connection, request)
@@ -177,8 +179,8 @@ class Delivery:
 
     def _handle_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for connection, request in waiting:
-            self._handle(connection, request)
+        for handle in waiting:
+            handle()
 
     def happen_to_shard(self, event: e.GoesDown | e.ComesBack | e.Pauses | e.PauseOver) -> None:
         """Lets a shard go away, come back, pause or go on."""
@@ -218,7 +220,7 @@ class Delivery:
     def _come_back(self, shard: int, node: int | None) -> None:
         """Lets a shard be loaded on a broker, and members of its groups have other sessions."""
         self._coordinator.come_back(self._agenda.now_ms, shard, node)
-        groups = {one.group_id for one in self._plan.members if self._coordinator.shard_of(one.group_id) == shard}
+        groups = {group_id for group_id in self._groups if self._coordinator.shard_of(group_id) == shard}
         self.sessions.begin_anew(groups)
         self._told.begin_anew(groups)
 
@@ -349,9 +351,8 @@ class Delivery:
     def remove(self, process: Process) -> None:
         """Lets an administrator remove a process's member from its group: a static one by its instance id."""
         plan, now_ms = process.plan, self._agenda.now_ms
-        paused_until_ms = self._coordinator.paused_until_ms(plan.group_id)
-        if paused_until_ms:
-            self._agenda.at(paused_until_ms, e.IsRemoved(process.name))
+        if self._coordinator.is_paused(plan.group_id):
+            self._waiting.append(partial(self.remove, process))
             return
         instance_id = process.config.group_instance_id
         member_id = next((key for key, name in reversed(self._history.process_of.items()) if name == plan.name), "")

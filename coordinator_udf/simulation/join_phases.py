@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -54,7 +55,8 @@ def waits_for_too_few(history: History) -> Iterator[Violation]:
     turned away from a group that is full.
     """
     given, left = _ids_given(history), _times_left(history)
-    turned_away = {(one.group_id, one.member_id): one.ts_ms for one in history.turned_away}
+    # One that polls on is turned away again and again.
+    turned_away = {(one.group_id, one.member_id): one.ts_ms for one in reversed(history.turned_away)}
     began: dict[str, int] = {}
     for row in history.transitions():
         ts_ms, group_id, from_state, to_state, rule, members, member_id = (row[_TRANSITION[it]] for it in _COLUMNS)
@@ -70,9 +72,10 @@ def waits_for_too_few(history: History) -> Iterator[Violation]:
                 continue
             for pending, (given_seq, given_ms) in given[group_id].items():
                 has_session = ts_ms < given_ms + history.shortest_session_ms
-                may_have_left = any(given_seq < it < seq for it in left[group_id])
-                may_have_left |= turned_away.get((group_id, pending), ts_ms + 1) <= ts_ms
-                if since < given_seq < seq and has_session and not may_have_left:
+                if not (since < given_seq < seq and has_session):
+                    continue
+                may_have_left = bisect_left(left[group_id], given_seq) < bisect_left(left[group_id], seq)
+                if not may_have_left and turned_away.get((group_id, pending), ts_ms + 1) > ts_ms:
                     detail = f"the join phase ended {ts_ms - given_ms} ms after {pending} got that id to join with"
                     yield Violation(ts_ms, group_id, "didn't wait", detail)
 

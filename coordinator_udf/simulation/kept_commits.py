@@ -39,7 +39,7 @@ class KeptCommits:
             self.read(commit.group_id, commit.partition)
 
     def read(self, group_id: str, partition: TopicPartition) -> int | None:
-        """Returns what is committed of a partition, 0 if nothing is; None while the coordinator is down."""
+        """Returns what is committed of a partition, 0 if nothing is; None while its group's shard doesn't work."""
         offset = self._coordinator.committed(group_id, partition)
         taken = self._taken.get((group_id, partition))
         if taken is not None and offset is not None and offset < taken.offset:

@@ -242,7 +242,8 @@ class Failover:
 class Pause:
     """A shard of the coordinator stands still for a while: what comes to it waits, and its timers fire after it.
 
-    Where the coordinator answers once in a while, that micro-batch takes so much longer.
+    Where the coordinator answers once in a while, that micro-batch, which is of all shards, ends when the pause does,
+    at the earliest. A shard that is away doesn't pause.
     """
 
     at_ms: int

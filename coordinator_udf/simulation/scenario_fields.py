@@ -13,7 +13,8 @@ from coordinator_udf.simulation.plan import Habit
 LONGEST_S = 7 * 24 * 3600
 #: Of a world, also those that faults add. A hundred times the largest world that is shipped, of a thousand members.
 MOST_MEMBERS = 100_000
-#: Of a world's coordinator. Kafka's offsets topic has 50 partitions by default.
+#: Of a world's coordinator: twenty times the partitions of Kafka's offsets topic. A world looks at all of them at each
+#: step: a small one of a thousand takes four times as long as one of one.
 MOST_SHARDS = 1_000
 #: Of a topic. Half as many as a whole cluster of Kafka's had before KRaft.
 MOST_PARTITIONS = 100_000

@@ -51,14 +51,17 @@ class _Search:
         before = None
         while plan is not before and self._tried <= _MAX_WORLDS:
             before = plan
+            plan = self._with(_with_one_shard, plan)
             for name_of in (_group, _family, _client, _process):
                 plan = self._with_fewer_members(plan, name_of)
             plan = self._with_fewer_disturbances(plan)
             for calmer in _CALMER:
-                simpler = calmer(plan)
-                if simpler != plan:
-                    plan = self._if_it_shows(simpler) or plan
+                plan = self._with(calmer, plan)
         return plan
+
+    def _with(self, calmer: Callable[[WorldPlan], WorldPlan], plan: WorldPlan) -> WorldPlan:
+        simpler = calmer(plan)
+        return plan if simpler == plan else self._if_it_shows(simpler) or plan
 
     def _with_fewer_members(self, plan: WorldPlan, name_of: Callable[[MemberPlan], Hashable]) -> WorldPlan:
         names = list(dict.fromkeys(name_of(member) for member in plan.members))
@@ -179,10 +182,11 @@ def _without_cadence(plan: WorldPlan) -> WorldPlan:
 
 def _with_one_shard(plan: WorldPlan) -> WorldPlan:
     failovers = failovers_apart(replace(failover, shard=0) for failover in plan.failovers)
-    return replace(plan, shards=1, failovers=failovers, pauses=tuple(replace(one, shard=0) for one in plan.pauses))
+    pauses = tuple(dict.fromkeys(replace(pause, shard=0) for pause in plan.pauses))
+    return replace(plan, shards=1, failovers=failovers, pauses=pauses)
 
 
-_CALMER = (_without_loss, _with_short_links, _without_cadence, _with_one_shard)
+_CALMER = (_without_loss, _with_short_links, _without_cadence)
 
 
 def event_list(plan: WorldPlan) -> Iterator[str]:

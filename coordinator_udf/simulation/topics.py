@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator_udf.members.cluster_view import ClusterView, TopicView
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.simulation.coordinator import BROKERS
 from coordinator_udf.simulation.events import topic_id
+from coordinator_udf.simulation.placed_shard import BROKERS
 
 
 class Topics:

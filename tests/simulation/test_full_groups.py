@@ -43,6 +43,16 @@ def _told(history: History, process: str) -> list[tuple[int, str]]:
     return [(one.ts_ms - 1_700_000_000_000, one.event) for one in history.events if one.process == process]
 
 
+def test_nobody_waits_for_who_was_given_an_id_and_is_turned_away_again_and_again() -> None:
+    leave = _member("a", 0, _CLASSIC, crash_at_ms=19_500), _member("b", 100, _CLASSIC, close_at_ms=20_000)
+    times_ms = {"c": 20_100, "d": 20_100, "e": 20_101}
+    come = tuple(_member(name, at_ms, _CLASSIC, again_ms=None) for name, at_ms in times_ms.items())
+    settings = {**SHORT_SESSIONS, "group.max.size": 2}
+    history = World(WorldPlan((*leave, *come), (TopicPlan("t", 4),), 60_000, settings, NetworkPlan((2, 2))), 1).run()
+    assert len([one for one in history.turned_away if one.process == "e/1"]) > 100
+    assert "didn't wait" not in {one.kind for one in violations(history)}
+
+
 @pytest.mark.parametrize("protocol", _PROTOCOLS)
 def test_who_is_turned_away_from_a_full_group_comes_in_when_there_is_room(protocol: str) -> None:
     of_all = _PROTOCOLS[protocol]

@@ -80,14 +80,33 @@ def test_a_micro_batch_that_takes_long_ends_no_session(properties: dict[str, Any
     assert violations(history) == []
 
 
-def test_a_coordinator_that_goes_away_in_a_pause_answers_who_waits() -> None:
-    plan = _plan(pauses=(_LONG,), failovers=(Failover(32_000, 1_000),))
+@pytest.mark.parametrize("properties", [_CLASSIC, _CONSUMER])
+@pytest.mark.parametrize("at_ms", [32_000, 43_000, 45_000])
+def test_a_coordinator_that_goes_away_in_a_pause_answers_who_waits_and_fires_no_timer(
+    at_ms: int, properties: dict[str, Any]
+) -> None:
+    plan = _plan(properties, pauses=(_LONG,), failovers=(Failover(at_ms, 1_000),))
     history = _run(plan)
-    waited = [one for one in history.answered if 30_000 <= one.arrived_ms - plan.start_ms < 32_000]
-    assert {one.answered_ms - plan.start_ms for one in waited} == {32_000}
+    came = (one for one in history.answered if 30_000 <= one.arrived_ms - plan.start_ms < at_ms)
+    waited = [one for one in came if one.api != "FindCoordinator"]
+    assert waited
+    assert {one.answered_ms - plan.start_ms for one in waited} == {at_ms}
     # It is there again after a second, and doesn't stand still: the broker that pauses has it no more.
-    assert [one for one in history.answered if 33_000 < one.answered_ms - plan.start_ms < 45_000]
+    assert [one for one in history.answered if at_ms + 1_000 < one.answered_ms - plan.start_ms < at_ms + 5_000]
+    # Who is loaded has a session anew.
     assert not _rules_ms(plan, history, GroupEvent.SESSION_EXPIRED)
+    assert violations(history) == []
+
+
+@pytest.mark.parametrize("failovers", [(), (Failover(44_000, 500),)])
+def test_a_coordinator_hears_of_topics_when_it_goes_on_or_away(failovers: tuple[Failover, ...]) -> None:
+    topics = TopicPlan("t", 4, records_s=2.0), TopicPlan("t", 6, 42_000, records_s=2.0)
+    plan = _plan(_CONSUMER, pauses=(_LONG,), failovers=failovers, topics=topics)
+    history = _run(plan)
+    assert _rules_ms(plan, history, GroupEvent.SESSION_EXPIRED) == ([] if failovers else [45_000, 45_000])
+    in_pause = [row for row in history.transitions() if 30_000 < row[_TRANSITION["ts"]] - plan.start_ms < 44_000]
+    assert in_pause == []
+    assert history.partitions["t"] == 6
     assert violations(history) == []
 
 
@@ -103,10 +122,11 @@ def test_a_coordinator_that_is_away_does_not_pause() -> None:
     assert _run(_plan(failovers=away, pauses=(Pause(31_000, 20_000),))).events == _run(_plan(failovers=away)).events
 
 
-def test_an_administrator_waits_too() -> None:
-    plan = _plan(pauses=(Pause(30_000, 4_000),), removals=(Removal(31_000, "c0/1"),))
+@pytest.mark.parametrize(("failovers", "at_ms"), [((), 34_000), ((Failover(32_000, 1_000),), 32_000)])
+def test_an_administrator_waits_too(failovers: tuple[Failover, ...], at_ms: int) -> None:
+    plan = _plan(pauses=(Pause(30_000, 4_000),), removals=(Removal(31_000, "c0/1"),), failovers=failovers)
     history = _run(plan)
-    assert [one.arrived_ms - plan.start_ms for one in history.answered if one.api == "LeaveGroup"] == [34_000]
+    assert [one.arrived_ms - plan.start_ms for one in history.answered if one.api == "LeaveGroup"] == [at_ms]
     assert violations(history) == []
 
 

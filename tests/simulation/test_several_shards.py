@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.simulation import shrink as shrinking
 from coordinator_udf.simulation.history import ApplicationEvent, History
 from coordinator_udf.simulation.invariants import violations
-from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, TopicPlan, WorldPlan
+from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Pause, TopicPlan, WorldPlan
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.scenario_fields import Scenario
 from coordinator_udf.simulation.shrink import event_list, shrink
@@ -117,6 +118,19 @@ def test_what_one_shard_shows_is_told_of_one(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(shrinking, "run", run)
     left = shrink(_plan(_AWAY), 1, "waiting")
     assert (left.shards, left.failovers) == (1, (Failover(30_000, 4_000, shard=0),))
+
+
+def test_what_all_shards_do_at_once_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(plan: WorldPlan, _: int) -> list[Violation]:
+        return [Violation(0, "billing", "waiting", "so it is")] if plan.failovers and plan.pauses else []
+
+    monkeypatch.setattr(shrinking, "run", run)
+    away, pauses = zip(*((Failover(30_000, 4_000, shard=it), Pause(20_000, 4_000, it)) for it in range(3)), strict=True)
+    left = list(event_list(shrink(replace(_plan(*away), pauses=pauses), 1, "waiting")))
+    assert [line for line in left if "the coordinator" in line] == [
+        "   30.000 s  the coordinator is away for 4000 ms",
+        "   20.000 s  the coordinator pauses for 4000 ms",
+    ][::-1]
 
 
 def test_shards_go_away_one_by_one_in_the_scenario_that_is_shipped() -> None:
