@@ -109,7 +109,7 @@ def _is_over_by_then(history: History, place: int, closes_ms: int | None) -> boo
         return False
     if is_lost:
         return following.event == "error"
-    is_lost_next = following.event == "lost" and following.partitions == event.partitions
+    is_lost_next = following.event == "lost" and set(event.partitions) <= set(following.partitions)
     return is_lost_next and event.process in history.kip_848
 
 
