@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from coordinator_udf.groups.decisions import PLACES, Decisions
-from coordinator_udf.groups.model.timers import DEADLINE
+from coordinator_udf.groups.model.timers import DEADLINE, NEVER_MS
 from coordinator_udf.log.rows import control_rows
 from coordinator_udf.protocol.log_row import Request
 from coordinator_udf.protocol.placeholders import fill_placeholders
@@ -93,6 +93,13 @@ class VirtualTimeShard:
     def advance(self, now_ms: int) -> None:
         """Lets every timer fire that is due by then, each at its own time."""
         self.control(now_ms, "Tick")
+
+    def handle_before_timers(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Handles the rows of a request as `handle` does, before the timers that are due: they fire at another time."""
+        timers = self.shard.ctx.timers
+        timers.bound_ms = NEVER_MS
+        self.handle(rows)
+        timers.find_bound()
 
     def catch_up(self, now_ms: int) -> None:
         """Lets every timer fire that is due by then, all of them at that time: as after a pause."""

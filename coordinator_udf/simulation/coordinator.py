@@ -182,7 +182,7 @@ class SimulatedCoordinator:
         client_id, client_host = self._member_ids.client_of(connection.member)
         placed = self._placed_of(request.body["groupId"])
         here = request.to == f"coordinator-{placed.node}" and not placed.is_down
-        shard = placed.shard if here else self.elsewhere
+        shard = placed if here else self.elsewhere
         rows = request_rows(
             partitions=len(self._placed),
             log_ts=now_ms,
@@ -195,7 +195,7 @@ class SimulatedCoordinator:
             proposed_member_id=self._member_ids.proposed_to(connection.member, request),
         )
         shard.handle(rows)
-        return self._told(shard.answers())
+        return self._told((placed.shard if here else self.elsewhere).answers())
 
     def remove(self, now_ms: int, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Answered]]:
         """Handles an administrator's LeaveGroup; returns its answer, and what others are answered."""
@@ -252,10 +252,14 @@ class SimulatedCoordinator:
         """Lets a shard stand still if it is there."""
         self._placed[shard].pause(until_ms)
 
-    def go_on(self, now_ms: int, shard: int) -> list[Answered]:
-        """Lets a shard go on if its pause is over; returns what is answered by its timers."""
+    def go_on(self, now_ms: int, shard: int) -> bool:
+        """Lets a shard go on if its pause is over, and returns whether it is; its timers are late until `catch_up`."""
+        return self._placed[shard].go_on(now_ms)
+
+    def catch_up(self, now_ms: int, shard: int) -> list[Answered]:
+        """Lets a shard's timers fire that were due while it stood still; returns what they answer."""
         placed = self._placed[shard]
-        placed.go_on(now_ms)
+        placed.catch_up(now_ms)
         return self._told(placed.shard.answers())
 
     def is_paused(self, group_id: str) -> bool:

@@ -26,6 +26,7 @@ from coordinator_udf.simulation.coordinator import (
 from coordinator_udf.simulation.history import AnsweredRequest, History, TurnedAway
 from coordinator_udf.simulation.kept_commits import KeptCommits
 from coordinator_udf.simulation.network import Connection, Network
+from coordinator_udf.simulation.pause_queue import PauseQueue
 from coordinator_udf.simulation.plan import WorldPlan
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.sent_too_seldom import SeldomSends
@@ -63,6 +64,7 @@ class Delivery:
         processes: Mapping[str, Process],
         history: History,
         draws: Random,
+        chance: Callable[[str], float],
         watcher: Watcher | None = None,
     ) -> None:
         self._plan = plan
@@ -91,8 +93,7 @@ class Delivery:
         self._held: list[Answered] = []
         #: When the micro-batch ends at the earliest in which the coordinator pauses.
         self._batch_ends_ms = 0
-        #: What waits for shards that stand still, in order.
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting = PauseQueue(chance)
         self._groups = frozenset(member.group_id for member in plan.members)
 
     def send(self, connection: Connection, request: Request) -> None:
@@ -170,7 +171,7 @@ class Delivery:
     def _handle(self, connection: Connection, request: Request) -> None:
         """Lets the coordinator handle a request: when it goes on, if it stands still."""
         if self._coordinator.stands_still(request):
-            self._waiting.append(partial(self._handle, connection, request))
+            self._wait(connection.member, partial(self._handle, connection, request))
             return
         self.sessions.ask(connection.member, request)
         answers = self._coordinator.request(self._agenda.now_ms, connection, request)
@@ -178,8 +179,7 @@ class Delivery:
         self.send_back(answers)
 
     def _handle_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for handle in waiting:
+        for handle in self._waiting.take_all():
             handle()
 
     def happen_to_shard(self, event: e.GoesDown | e.ComesBack | e.Pauses | e.PauseOver) -> None:
@@ -208,9 +208,17 @@ class Delivery:
             self._agenda.at(until_ms, e.PauseOver(shard))
 
     def _go_on(self, shard: int) -> None:
-        """Lets a shard go on: its timers fire that were due meanwhile, as in Kafka, then it handles what waits."""
-        self.send_back(self._coordinator.go_on(self._agenda.now_ms, shard))
-        self._handle_waiting()
+        """Lets a shard go on: its timers fire that were due meanwhile, and it handles what waits, some of it first."""
+        if self._coordinator.go_on(self._agenda.now_ms, shard):
+            for handle in self._waiting.take_what_precedes_timers(shard):
+                handle()
+            self.send_back(self._coordinator.catch_up(self._agenda.now_ms, shard))
+            self._handle_waiting()
+
+    def _wait(self, process: str, handle: Callable[[], None]) -> None:
+        """Lets what a process asks, or an administrator of it, wait for its shard to go on."""
+        shard = self._coordinator.shard_of(self._processes[process].plan.group_id)
+        self._waiting.add(shard, process, handle)
 
     def go_down(self, shard: int) -> None:
         """Takes a shard away until something brings it back; what waits for it comes to a broker without it."""
@@ -352,7 +360,7 @@ class Delivery:
         """Lets an administrator remove a process's member from its group: a static one by its instance id."""
         plan, now_ms = process.plan, self._agenda.now_ms
         if self._coordinator.is_paused(plan.group_id):
-            self._waiting.append(partial(self.remove, process))
+            self._wait(plan.name, partial(self.remove, process))
             return
         instance_id = process.config.group_instance_id
         member_id = next((key for key, name in reversed(self._history.process_of.items()) if name == plan.name), "")

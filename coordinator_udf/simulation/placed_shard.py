@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coordinator_udf.protocol.requests import Topic
 from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
@@ -17,6 +19,7 @@ class PlacedShard:
 
     Attributes:
         paused_until_ms: until when it stands still; 0 if it doesn't.
+        are_timers_late: whether it goes on, and its timers haven't fired yet that were due while it stood still.
         topics: those that there are, where it stands still and hasn't heard of them.
     """
 
@@ -24,6 +27,7 @@ class PlacedShard:
     node: int
     is_down: bool = False
     paused_until_ms: int = 0
+    are_timers_late: bool = False
     topics: list[Topic] | None = None
 
     @property
@@ -55,12 +59,25 @@ class PlacedShard:
         if not self.is_down:
             self.paused_until_ms = max(self.paused_until_ms, until_ms)
 
-    def go_on(self, now_ms: int) -> None:
-        """Goes on if its pause is over: all timers fire now that were due meanwhile."""
-        if 0 < self.paused_until_ms <= now_ms:
-            self.paused_until_ms = 0
-            self.shard.catch_up(now_ms)
-            self._hear_of_topics(now_ms)
+    def go_on(self, now_ms: int) -> bool:
+        """Goes on if its pause is over, and returns whether it is; its timers are late until `catch_up`."""
+        if not 0 < self.paused_until_ms <= now_ms:
+            return False
+        self.paused_until_ms, self.are_timers_late = 0, True
+        return True
+
+    def catch_up(self, now_ms: int) -> None:
+        """Lets all timers fire now that were due while it stood still, and hears of topics."""
+        self.are_timers_late = False
+        self.shard.catch_up(now_ms)
+        self._hear_of_topics(now_ms)
+
+    def handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Handles the rows of a request."""
+        if self.are_timers_late:
+            self.shard.handle_before_timers(rows)
+        else:
+            self.shard.handle(rows)
 
     def _hear_of_topics(self, now_ms: int) -> None:
         if self.topics is not None:

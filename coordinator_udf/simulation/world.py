@@ -96,6 +96,7 @@ class World:
             processes=self._processes,
             history=self.history,
             draws=self._draws,
+            chance=self.chance,
             watcher=watcher,
         )
         self._metadata = MetadataRequests(

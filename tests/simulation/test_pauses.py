@@ -10,7 +10,7 @@ import pytest
 from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.simulation.history import History
-from coordinator_udf.simulation.invariants import violations
+from coordinator_udf.simulation.invariants import LATE_COMMIT, violations
 from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Pause, Removal, TopicPlan, WorldPlan
 from coordinator_udf.simulation.shrink import event_list
 from coordinator_udf.simulation.world import World
@@ -58,14 +58,19 @@ def test_nothing_is_answered_in_a_pause_and_all_that_waited_after_it(properties:
 
 
 @pytest.mark.parametrize("properties", [_CLASSIC, _CONSUMER])
-def test_sessions_that_end_in_a_pause_end_with_it_and_before_what_waits_is_handled(properties: dict[str, Any]) -> None:
+def test_whose_session_is_over_in_a_pause_is_out_or_heard_first_by_chance(properties: dict[str, Any]) -> None:
     plan = _plan(properties, pauses=(_LONG,))
-    history = _run(plan)
-    assert _rules_ms(plan, history, GroupEvent.SESSION_EXPIRED) == [45_000, 45_000]
-    assert [event.event for event in history.events].count("lost") == 2
-    assert history.is_stable("c0/1")
-    assert history.is_stable("c1/1")
-    assert violations(history) == []
+    outs = set()
+    for seed in range(40):
+        history = World(plan, seed).run()
+        out_ms = _rules_ms(plan, history, GroupEvent.SESSION_EXPIRED)
+        assert set(out_ms) <= {45_000}
+        assert [event.event for event in history.events].count("lost") >= len(out_ms)
+        assert history.is_stable("c0/1")
+        assert history.is_stable("c1/1")
+        assert {one.kind for one in violations(history)} <= {LATE_COMMIT}
+        outs.add(len(out_ms))
+    assert outs == {0, 1, 2}
 
 
 @pytest.mark.parametrize("properties", [_CLASSIC, _CONSUMER])
@@ -103,7 +108,7 @@ def test_a_coordinator_hears_of_topics_when_it_goes_on_or_away(failovers: tuple[
     topics = TopicPlan("t", 4, records_s=2.0), TopicPlan("t", 6, 42_000, records_s=2.0)
     plan = _plan(_CONSUMER, pauses=(_LONG,), failovers=failovers, topics=topics)
     history = _run(plan)
-    assert _rules_ms(plan, history, GroupEvent.SESSION_EXPIRED) == ([] if failovers else [45_000, 45_000])
+    assert _rules_ms(plan, history, GroupEvent.SESSION_EXPIRED) in ([], [45_000], [45_000, 45_000])
     in_pause = [row for row in history.transitions() if 30_000 < row[_TRANSITION["ts"]] - plan.start_ms < 44_000]
     assert in_pause == []
     assert history.partitions["t"] == 6
@@ -142,11 +147,8 @@ def test_one_shard_pauses_and_the_others_answer() -> None:
     before, after = ({event for event in _run(one).events if event.group_id == "orders"} for one in (calm, disturbed))
     assert before == after
     assert "   30.000 s  shard 1 pauses for 15000 ms" in list(event_list(disturbed))
-    assert {
-        row[_TRANSITION["group_id"]]
-        for row in _run(disturbed).transitions()
-        if row[_TRANSITION["rule"]] == GroupEvent.SESSION_EXPIRED
-    } == {"billing"}
+    answered = [one for one in _run(disturbed).answered if 30_002 < one.answered_ms - plan.start_ms < 45_000]
+    assert {one.group_id for one in answered if one.api != "FindCoordinator"} == {"orders"}
 
 
 @pytest.mark.parametrize("cadence_ms", [0, 500])
