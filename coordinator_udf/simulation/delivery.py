@@ -93,7 +93,7 @@ class Delivery:
         self._held: list[Answered] = []
         #: When the micro-batch ends at the earliest in which the coordinator pauses.
         self._batch_ends_ms = 0
-        self._waiting = PauseQueue(chance)
+        self._waiting = PauseQueue(coordinator, agenda, 2 * plan.network.latency_ms[1], chance)
         self._groups = frozenset(member.group_id for member in plan.members)
 
     def send(self, connection: Connection, request: Request) -> None:
@@ -161,7 +161,7 @@ class Delivery:
 
     def next_request(self, connection: Connection) -> None:
         """Lets the broker take the next request of a connection in hand, if it has none."""
-        if connection.handling is None and connection.waiting:
+        if connection.handling is None and connection.waiting and self._waiting.is_ready(connection):
             request = connection.handling = connection.waiting.popleft()
             self._history.count(request.api)
             if self._watcher is not None:
@@ -181,6 +181,7 @@ class Delivery:
     def _handle_waiting(self) -> None:
         for handle in self._waiting.take_all():
             handle()
+        self._waiting.open_connections()
 
     def happen_to_shard(self, event: e.GoesDown | e.ComesBack | e.Pauses | e.PauseOver) -> None:
         """Lets a shard go away, come back, pause or go on."""

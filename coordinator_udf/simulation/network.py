@@ -28,6 +28,8 @@ class Connection:
 
     Attributes:
         there_ms, back_ms: when the last message arrived on either end.
+        ready_ms: from when on its broker takes requests from it, which has to answer its handshake first (ApiVersions);
+            None: nothing came on it yet.
         handling: the request that the broker has in hand; those behind it wait.
         in_flight: the requests without an answer, by their numbers.
         arrived_ms: when requests arrived that aren't answered.
@@ -39,6 +41,7 @@ class Connection:
     node: str
     there_ms: int = 0
     back_ms: int = 0
+    ready_ms: int | None = None
     handling: Request | None = None
     waiting: deque[Request] = field(default_factory=deque)
     in_flight: dict[int, Request] = field(default_factory=dict)

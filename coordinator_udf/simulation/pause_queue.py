@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from coordinator_udf.groups.model.timers import NEVER_MS
+from coordinator_udf.simulation import events as e
+from coordinator_udf.simulation.agenda import Agenda
+from coordinator_udf.simulation.coordinator import SimulatedCoordinator
+from coordinator_udf.simulation.network import Connection
+
 
 class _Waiting(NamedTuple):
     shard: int
@@ -21,10 +27,42 @@ class PauseQueue:
     of one of KIP-848 0, 2, 12, 0, 5 and 0.
     """
 
-    def __init__(self, chance: Callable[[str], float]) -> None:
-        """Makes an empty one; ``chance``: tells a number from 0 to 1, the same for the same time and name."""
+    def __init__(
+        self, coordinator: SimulatedCoordinator, agenda: Agenda, handshake_ms: int, chance: Callable[[str], float]
+    ) -> None:
+        """Makes an empty one.
+
+        Args:
+            handshake_ms: how long a new connection's handshake takes.
+            chance: tells a number from 0 to 1, the same for the same time and name.
+        """
+        self._coordinator = coordinator
+        self._agenda = agenda
+        self._handshake_ms = handshake_ms
         self._chance = chance
         self._waiting: list[_Waiting] = []
+        #: The connections on which nothing was sent yet, for their brokers stand still.
+        self._opening: list[Connection] = []
+
+    def is_ready(self, connection: Connection) -> bool:
+        """Tells whether a broker takes requests from a connection on which one has arrived."""
+        now_ms = self._agenda.now_ms
+        if connection.ready_ms is None:
+            stands_still = self._coordinator.stands_still(connection.waiting[0])
+            connection.ready_ms = NEVER_MS if stands_still else now_ms
+            if stands_still:
+                self._opening.append(connection)
+        return connection.ready_ms <= now_ms
+
+    def open_connections(self) -> None:
+        """Lets connections be ready as soon as their handshakes are over whose brokers don't stand still any more."""
+        opening, self._opening = self._opening, []
+        for connection in opening:
+            if self._coordinator.stands_still(connection.waiting[0]):
+                self._opening.append(connection)
+            elif connection.is_open:
+                connection.ready_ms = self._agenda.now_ms + self._handshake_ms
+                self._agenda.at(connection.ready_ms, e.NextRequest(connection))
 
     def add(self, shard: int, process: str, handle: Callable[[], None]) -> None:
         """Takes what a process sent, or an administrator for it; ``handle`` has its shard handle it."""

@@ -10,7 +10,7 @@ import pytest
 from coordinator_udf.groups.decisions import PLACES
 from coordinator_udf.groups.model.classic_states import GroupEvent
 from coordinator_udf.simulation.history import History
-from coordinator_udf.simulation.invariants import LATE_COMMIT, violations
+from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.plan import Failover, MemberPlan, NetworkPlan, Pause, Removal, TopicPlan, WorldPlan
 from coordinator_udf.simulation.shrink import event_list
 from coordinator_udf.simulation.world import World
@@ -68,7 +68,7 @@ def test_whose_session_is_over_in_a_pause_is_out_or_heard_first_by_chance(proper
         assert [event.event for event in history.events].count("lost") >= len(out_ms)
         assert history.is_stable("c0/1")
         assert history.is_stable("c1/1")
-        assert {one.kind for one in violations(history)} <= {LATE_COMMIT}
+        assert violations(history) == []
         outs.add(len(out_ms))
     assert outs == {0, 1, 2}
 
@@ -94,8 +94,10 @@ def test_a_coordinator_that_goes_away_in_a_pause_answers_who_waits_and_fires_no_
     history = _run(plan)
     came = (one for one in history.answered if 30_000 <= one.arrived_ms - plan.start_ms < at_ms)
     waited = [one for one in came if one.api != "FindCoordinator"]
-    assert waited
-    assert {one.answered_ms - plan.start_ms for one in waited} == {at_ms}
+    # What came on connections that were made meanwhile is sent when their handshakes are over.
+    answered_ms = {one.answered_ms - plan.start_ms for one in waited}
+    assert at_ms in answered_ms
+    assert answered_ms <= {at_ms, at_ms + 4}
     # It is there again after a second, and doesn't stand still: the broker that pauses has it no more.
     assert [one for one in history.answered if at_ms + 1_000 < one.answered_ms - plan.start_ms < at_ms + 5_000]
     # Who is loaded has a session anew.
