@@ -27,7 +27,7 @@ from coordinator_udf.simulation.falling_numbers import falling_numbers
 from coordinator_udf.simulation.fencing import ended_without_cause, not_fenced
 from coordinator_udf.simulation.full_groups import NO_WAY_BACK, OVER_FULL, PUT_OUT, FullGroups
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History
-from coordinator_udf.simulation.join_phases import waits_for_nobody, waits_for_too_few
+from coordinator_udf.simulation.join_phases import join_phases
 from coordinator_udf.simulation.outlasted import outlasted
 from coordinator_udf.simulation.ownership import Owners
 from coordinator_udf.simulation.poll_intervals import kept_too_long
@@ -88,8 +88,7 @@ def violations(history: History) -> list[Violation]:
         *not_fenced(history),
         *ended_without_cause(history),
         *kept_too_long(history),
-        *waits_for_nobody(history),
-        *waits_for_too_few(history),
+        *join_phases(history),
         *outlasted(history),
         *uncommitted(history),
         *sent_without_cause(history),
