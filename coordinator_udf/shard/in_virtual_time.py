@@ -6,7 +6,8 @@ at most t has fired; between two of them `advance` lets timers fire at their own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -63,27 +64,21 @@ class VirtualTimeShard:
         self.set_topics(now_ms, topics)
         self.control(now_ms, "LoadEnd")
 
-    def handle(self, rows: Sequence[Mapping[str, Any]], *, timers_fire: bool = True) -> None:
-        """Handles the rows of a request (log.rows.request_rows, those of its partition) or of a control event.
-
-        Args:
-            timers_fire: whether those do first that are due by then.
-        """
+    def handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Handles the rows of a request (log.rows.request_rows, those of its partition) or of a control event."""
         shard = self.shard
         for row in rows:
-            if timers_fire and row["log_ts"] >= shard.ctx.timers.bound_ms:
+            if row["log_ts"] >= shard.ctx.timers.bound_ms:
                 shard.run_timers(row["log_ts"], 0)
             shard.handle_row(Request(offset=self._offset, **row), 0)
             self._offset += 1
         if not shard.ctx.decisions.is_empty():
             self._take_decisions()
 
-    def control(
-        self, now_ms: int, api: str, body: Mapping[str, Any] | None = None, *, timers_fire: bool = True
-    ) -> None:
-        """Handles one control event (schemas.requests.CONTROL_APIS), as `handle` does."""
+    def control(self, now_ms: int, api: str, body: Mapping[str, Any] | None = None) -> None:
+        """Handles one control event (schemas.requests.CONTROL_APIS)."""
         rows = control_rows(partitions=1, log_ts=now_ms, api=api, body=body)
-        self.handle([{**row, "partition": self.shard.partition} for row in rows], timers_fire=timers_fire)
+        self.handle([{**row, "partition": self.shard.partition} for row in rows])
 
     def set_topics(self, now_ms: int, topics: Iterable[Topic]) -> None:
         """Says which topics exist from now on."""
@@ -94,11 +89,12 @@ class VirtualTimeShard:
         """Lets every timer fire that is due by then, each at its own time."""
         self.control(now_ms, "Tick")
 
-    def handle_before_timers(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Handles the rows of a request as `handle` does, before the timers that are due: they fire at another time."""
+    @contextmanager
+    def timers_wait(self) -> Iterator[None]:
+        """Lets no timer fire that is due, whatever is handled meanwhile: they fire after it."""
         timers = self.shard.ctx.timers
         timers.bound_ms = NEVER_MS
-        self.handle(rows)
+        yield
         timers.find_bound()
 
     def catch_up(self, now_ms: int) -> None:
@@ -106,9 +102,9 @@ class VirtualTimeShard:
         self.shard.ctx.now_ms = now_ms
         self.advance(now_ms)
 
-    def unload(self, now_ms: int, *, timers_fire: bool = True) -> None:
+    def unload(self, now_ms: int) -> None:
         """Lets the shard go: who waits is answered NOT_COORDINATOR."""
-        self.control(now_ms, "Unload", timers_fire=timers_fire)
+        self.control(now_ms, "Unload")
 
     def load(self, now_ms: int) -> None:
         """Loads the shard from its own log; members get fresh sessions."""

@@ -121,7 +121,6 @@ class SimulatedCoordinator:
 
     Attributes:
         decisions: what all its shards decided, in order.
-        elsewhere: answers what comes to a broker that doesn't have the shard of a request's group.
     """
 
     def __init__(
@@ -152,8 +151,9 @@ class SimulatedCoordinator:
             )
             for partition in range(shards)
         ]
-        self.elsewhere = VirtualTimeShard(settings, known, now_ms, keep_log=False)
-        self.elsewhere.unload(now_ms)
+        #: Answers what comes to a broker that doesn't have the shard of a request's group.
+        self._elsewhere = PlacedShard(VirtualTimeShard(settings, known, now_ms, keep_log=False), -1)
+        self._elsewhere.go_down(now_ms)
         self._asked: dict[str, tuple[Connection, Request]] = {}
         self._numbers = 0
 
@@ -170,7 +170,7 @@ class SimulatedCoordinator:
         if request.api == "FindCoordinator":
             return False
         placed = self._placed_of(request.body["groupId"])
-        return placed.paused_until_ms > 0 and request.to == f"coordinator-{placed.node}"
+        return placed.paused_until_ms > 0 and placed.is_at(request.to)
 
     def request(self, now_ms: int, connection: Connection, request: Request) -> list[Answered]:
         """Handles a request; returns what is answered at this moment, to it and to others."""
@@ -181,8 +181,7 @@ class SimulatedCoordinator:
         self._asked[request_id] = connection, request
         client_id, client_host = self._member_ids.client_of(connection.member)
         placed = self._placed_of(request.body["groupId"])
-        here = request.to == f"coordinator-{placed.node}" and not placed.is_down
-        shard = placed if here else self.elsewhere
+        shard = placed if placed.is_at(request.to) else self._elsewhere
         rows = request_rows(
             partitions=len(self._placed),
             log_ts=now_ms,
@@ -194,15 +193,14 @@ class SimulatedCoordinator:
             body=request.body,
             proposed_member_id=self._member_ids.proposed_to(connection.member, request),
         )
-        shard.handle(rows)
-        return self._told((placed.shard if here else self.elsewhere).answers())
+        return self._told(shard.handle(rows))
 
     def remove(self, now_ms: int, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Answered]]:
         """Handles an administrator's LeaveGroup; returns its answer, and what others are answered."""
         self._numbers += 1
         request_id = str(self._numbers)
         placed = self._placed_of(body["groupId"])
-        shard = self.elsewhere if placed.is_down else placed.shard
+        shard = self._elsewhere if placed.is_down else placed
         rows = request_rows(
             partitions=len(self._placed),
             log_ts=now_ms,
@@ -213,8 +211,7 @@ class SimulatedCoordinator:
             client_host="/admin",
             body=body,
         )
-        shard.handle(rows)
-        answers = shard.answers()
+        answers = shard.handle(rows)
         own = next(answer.body for answer in answers if answer.request_id == request_id)
         return own, self._told(answers)
 
@@ -232,9 +229,9 @@ class SimulatedCoordinator:
         known = list(topics)
         for placed in self._placed:
             placed.set_topics(now_ms, known)
-        self.elsewhere.set_topics(now_ms, self._topics_elsewhere(known))
+        self._elsewhere.set_topics(now_ms, self._topics_elsewhere(known))
 
-    def _topics_elsewhere(self, known: list[Topic]) -> Iterable[Topic]:
+    def _topics_elsewhere(self, known: list[Topic]) -> list[Topic]:
         """Returns the topics that are known to brokers that don't have the shard of a request's group."""
         return known
 

@@ -71,8 +71,12 @@ class PauseQueue:
     def take_what_precedes_timers(self, shard: int) -> list[Callable[[], None]]:
         """Takes what a shard that goes on handles first: in one pause of three nothing, in one all."""
         share = 3 * self._chance("pause") - 1
-        first = [one for one in self._waiting if one.shard == shard and self._chance(f"pause {one.process}") < share]
-        self._waiting = [one for one in self._waiting if one not in first]
+        first: list[_Waiting] = []
+        others: list[_Waiting] = []
+        for one in self._waiting:
+            precedes = one.shard == shard and self._chance(f"pause {one.process}") < share
+            (first if precedes else others).append(one)
+        self._waiting = others
         return [one.handle for one in first]
 
     def take_all(self) -> list[Callable[[], None]]:

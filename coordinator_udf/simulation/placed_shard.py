@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from coordinator_udf.protocol.requests import Topic
-from coordinator_udf.shard.in_virtual_time import VirtualTimeShard
+from coordinator_udf.shard.in_virtual_time import Answer, VirtualTimeShard
 
 #: How many brokers a world has: a shard moves from one to another, and a third is neither.
 BROKERS = 3
@@ -44,7 +45,8 @@ class PlacedShard:
 
     def go_down(self, now_ms: int) -> None:
         """Goes away; if it stands still, no timer fires that was due meanwhile."""
-        self.shard.unload(now_ms, timers_fire=not self.paused_until_ms)
+        with self.shard.timers_wait() if self.paused_until_ms else nullcontext():
+            self.shard.unload(now_ms)
         self.paused_until_ms, self.is_down = 0, True
         self._hear_of_topics(now_ms)
 
@@ -72,12 +74,15 @@ class PlacedShard:
         self.shard.catch_up(now_ms)
         self._hear_of_topics(now_ms)
 
-    def handle(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Handles the rows of a request."""
-        if self.are_timers_late:
-            self.shard.handle_before_timers(rows)
-        else:
+    def handle(self, rows: Sequence[Mapping[str, Any]]) -> list[Answer]:
+        """Handles the rows of a request; returns what is answered."""
+        with self.shard.timers_wait() if self.are_timers_late else nullcontext():
             self.shard.handle(rows)
+        return self.shard.answers()
+
+    def is_at(self, broker: str) -> bool:
+        """Tells whether it is on a broker."""
+        return not self.is_down and broker == f"coordinator-{self.node}"
 
     def _hear_of_topics(self, now_ms: int) -> None:
         if self.topics is not None:

@@ -158,6 +158,11 @@ class MemberPlan:
         return self.properties.get("group.protocol") == "consumer"
 
     @property
+    def matches_pattern(self) -> bool:
+        """Whether its member itself matches topics with a pattern, for which its polls wait for metadata."""
+        return self.regex is not None and not self.is_kip_848
+
+    @property
     def is_always_heard(self) -> bool:
         """Whether nothing keeps what it sends, and what it is sent, from coming in time."""
         return not (self.cuts or self.slow or self.hangs or self.refusals)

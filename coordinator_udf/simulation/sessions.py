@@ -110,7 +110,6 @@ class Sessions:
 
     def begin_anew(self, groups: Collection[str]) -> None:
         """Forgets those of members of some groups: a coordinator that is loaded gives each another session."""
-        for process in [name for name in self._heard if self._processes[name].plan.group_id in groups]:
-            del self._heard[process]
-        for process in [name for name in self._waiting if self._processes[name].plan.group_id in groups]:
-            del self._waiting[process]
+        gone = {name for name, process in self._processes.items() if process.plan.group_id in groups}
+        self._heard = {name: heard for name, heard in self._heard.items() if name not in gone}
+        self._waiting = {name: req for name, req in self._waiting.items() if name not in gone}

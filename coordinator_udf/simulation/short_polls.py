@@ -21,6 +21,6 @@ def groups_of_short_polls(plan: WorldPlan) -> frozenset[str]:
 
 def polls_too_shortly(member: MemberPlan, network: NetworkPlan) -> bool:
     """Tells whether a classic member's polls may be too short to join with the pattern that it subscribes to."""
-    if member.regex is None or member.is_kip_848:
+    if not member.matches_pattern:
         return False
     return member.poll_ms < 2 * network.latency_ms[1] and works_long(member, member.config())

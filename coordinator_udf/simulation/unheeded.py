@@ -163,12 +163,9 @@ def polls_within_ms(plan: WorldPlan) -> dict[str, int]:
     return {
         member.name: _SLACK_MS + 3 * (member.poll_ms + member.process_ms + member.callback_ms)
         for member in plan.members
-        if member.habit is None and not (member.stalls or member.hangs or _waits_for_metadata(member))
+        if member.habit is None
+        and not (member.stalls or member.hangs or (member.matches_pattern and not member.is_always_heard))
     }
-
-
-def _waits_for_metadata(member: MemberPlan) -> bool:
-    return member.regex is not None and not member.is_kip_848 and not member.is_always_heard
 
 
 def _wrong_errors(history: History) -> Iterator[Violation]:

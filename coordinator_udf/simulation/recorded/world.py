@@ -73,10 +73,10 @@ class LoopCoordinator(SimulatedCoordinator):
         super().__init__(settings, topics, now_ms, member_ids)
         self._ever: dict[str, Topic] = {}
 
-    def _topics_elsewhere(self, known: list[Topic]) -> Iterable[Topic]:
+    def _topics_elsewhere(self, known: list[Topic]) -> list[Topic]:
         """Returns all topics that ever were: those that are deleted are known elsewhere."""
         self._ever |= {topic.id: topic for topic in known}
-        return self._ever.values()
+        return list(self._ever.values())
 
 
 class RecordedWorld(World):
