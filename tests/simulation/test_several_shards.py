@@ -133,6 +133,12 @@ def test_what_all_shards_do_at_once_is_told_once(monkeypatch: pytest.MonkeyPatch
     ][::-1]
 
 
+def test_a_part_that_is_given_up_before_all_is_lost_is_given_up_twice() -> None:
+    """After a pause the answers to a commit and a heartbeat come at once: one gives a partition up, the other all."""
+    scenario = read_scenario(ROOT / "conf" / "scenarios" / "several-shards.toml")
+    assert {one.kind for one in violations(World(draw_world(scenario, 3884), 3884).run())} == {"given up twice"}
+
+
 def test_shards_go_away_one_by_one_in_the_scenario_that_is_shipped() -> None:
     scenario = read_scenario(ROOT / "conf" / "scenarios" / "several-shards.toml")
     plan = draw_world(scenario, 0)
