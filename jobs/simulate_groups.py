@@ -73,7 +73,7 @@ def main(
 ) -> None:
     """Runs scenarios in virtual time and looks in each world for what must not be.
 
-    Exit status 1 if there is any that isn't Kafka's own (docs/scenarios.md).
+    Exit status 1 if there is any that isn't Kafka's own (docs/found-in-kafka.md).
     """
     look_for_garbage_rarely()
     with telling_errors("simulate"):

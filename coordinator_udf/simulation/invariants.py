@@ -57,7 +57,7 @@ FORGOTTEN_OWNER = "forgotten owner"
 CROSSED_ASSIGNMENT = "crossed assignment"
 #: What a poll may tell an application of before it tells it what it lost.
 _GIVES_OR_TAKES = frozenset({"assigned", "revoked"})
-#: What follows from Kafka's protocol and clients as they are (docs/scenarios.md shows how).
+#: What follows from Kafka's protocol and clients as they are (docs/found-in-kafka.md shows how).
 KAFKAS_OWN = frozenset(
     {
         LOST_JOIN,
