@@ -27,10 +27,13 @@ Examples:
 
 #: By name: the module, and what the list of commands says of it.
 COMMANDS: Final = {
-    "replay": "Replay logs into tables, and compare with what was recorded.",
+    "replay": "Replay logs into tables, and compare answers.",
     "report": "Tell from logs or tables what happened, as a page.",
     "sql": "Ask the tables in SQL.",
     "live": "Run the coordinator on a stream of requests.",
+    "what-if": "Tell from a log what other settings would have done.",
+    "simulate": "Run scenarios, and look for what must not be.",
+    "search-worlds": "Look for that only, in many worlds.",
     "compact": "Compact the offsets table.",
 }
 #: What each command's help ends with.
@@ -55,6 +58,17 @@ EXAMPLES: Final = {
         "muster live --root data/live --config conf/demo.toml --listen 127.0.0.1:9092",
         "muster live --root data/front --listen 127.0.0.1:9092 --upstream 127.0.0.1:19092",
     ),
+    "what-if": (
+        "muster what-if kafka-request.log --group orders --session-timeout-ms 30000",
+        "muster what-if kafka-request.log --protocol consumer --json predicted.json",
+        "muster what-if data/live/tables --static",
+    ),
+    "simulate": (
+        "muster simulate conf/scenarios/crash-loop.toml --out data/worlds --seeds 20",
+        "muster simulate conf/scenarios/crash-loop.toml --replay 17",
+        "muster simulate conf/scenarios/fleet.toml --members 1000000 --seeds 10 --plot load.svg",
+    ),
+    "search-worlds": ("muster search-worlds conf/scenarios/*.toml --seeds 0:10000 --done searched.jsonl",),
     "compact": ("muster compact --tables data/live/tables",),
     "offsets": (
         "muster offsets export --tables data/live/tables --out offsets.jsonl.gz",
@@ -81,13 +95,18 @@ def app_of(named: str | None) -> typer.Typer:
     app = typer.Typer(help=_EXAMPLES, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
     for name, help_text in COMMANDS.items():
         wanted = name == named
-        command = import_module(f"coordinator_udf.commands.{name}").main if wanted else _not_loaded
+        command = import_module(module_of(name)).main if wanted else _not_loaded
         app.command(name, help=None if wanted else help_text, epilog=_epilog(name))(command)
     offsets = import_module("coordinator_udf.commands.offsets").app if named == "offsets" else typer.Typer()
     bring = "Bring offsets to and from tables and clusters."
     app.add_typer(offsets, name="offsets", help=bring, epilog=_epilog("offsets"))
     app.callback(help=_EXAMPLES)(_options)
     return app
+
+
+def module_of(command: str) -> str:
+    """Returns the module of a command."""
+    return f"coordinator_udf.commands.{command.replace('-', '_')}"
 
 
 def _tell_version(is_wanted: bool) -> None:

@@ -14,6 +14,13 @@ def job_app() -> typer.Typer:
     return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
+def as_app(main: Callable[..., None]) -> typer.Typer:
+    """Returns a job's command line with this one command."""
+    app = job_app()
+    app.command()(main)
+    return app
+
+
 def options_given(context: typer.Context) -> frozenset[str]:
     """Returns the options that are on the command line, and the names of the arguments that are."""
     sources = ((parameter, context.get_parameter_source(parameter.name or "")) for parameter in context.command.params)
@@ -24,6 +31,4 @@ def options_given(context: typer.Context) -> frozenset[str]:
 
 def run_job(main: Callable[..., None]) -> None:
     """Runs a command that ends quietly when it is told to stop."""
-    app = job_app()
-    app.command()(main)
-    stopping.run(app)
+    stopping.run(as_app(main))

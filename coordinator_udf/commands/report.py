@@ -83,7 +83,7 @@ def main(
     state: State = None,
     one_broker: OneBroker = False,
     what_if: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Show what jobs/what_if.py --json predicted for other settings.")
+        Path | None, typer.Option(metavar="FILE", help="Show what muster what-if --json predicted for other settings.")
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the tables here.")] = None,
     overwrite: Overwrite = False,

@@ -1,4 +1,4 @@
-"""What other settings would have done, as `jobs/what_if.py --json` wrote it, for the report's page."""
+"""What other settings would have done, as `muster what-if --json` wrote it, for the report's page."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 def read_what_if(path: Path) -> dict[str, WhatIfResult]:
-    """Reads a file of `jobs/what_if.py --json`: by group.
+    """Reads a file of `muster what-if --json`: by group.
 
     Raises:
         InputError: it can't be read, or is no such file.

@@ -21,13 +21,13 @@ _TOLD: Final = 20
 _SHORTENED: Final = 3
 
 
-def replay_command(job: Path, scenario: Path, seed: int) -> str:
-    """Returns what to type to run a world alone, and to be told the fewest events.
-
-    Args:
-        job: the file of the job that simulates groups.
-    """
-    return shlex.join([_near(Path(sys.executable)), _near(job), str(scenario), "--replay", str(seed)])
+def replay_command(scenario: Path, seed: int) -> str:
+    """Returns what to type to run a world alone, and to be told the fewest events."""
+    python = Path(sys.executable)
+    muster = python.with_name("muster")
+    # A cluster's Python has the package from a file that came with the job, and no command beside it.
+    words = [_near(muster)] if muster.exists() else [_near(python), "-m", "coordinator_udf.commands.app"]
+    return shlex.join([*words, "simulate", str(scenario), "--replay", str(seed)])
 
 
 def _near(path: Path) -> str:
@@ -48,11 +48,10 @@ def fewest_events(plan: WorldPlan, seed: int, kind: str, say: Callable[[str], No
         yield f"  {line}"
 
 
-def told_once(job: Path, scenario: Path, found: Iterable[SeedViolation]) -> Iterator[str]:
+def told_once(scenario: Path, found: Iterable[SeedViolation]) -> Iterator[str]:
     """Yields a line for each kind of violation of each group of a world: the first one, and how many there are.
 
     Args:
-        job: the file of the job that simulates groups.
         scenario: the scenario's file.
         found: in the order of time in each world.
     """
@@ -61,17 +60,16 @@ def told_once(job: Path, scenario: Path, found: Iterable[SeedViolation]) -> Iter
         alike.setdefault((one.seed, one.kind, one.group_id), []).append(one)
     for (seed, kind, group_id), of_kind in alike.items():
         often = "" if len(of_kind) == 1 else f", the first of {len(of_kind)}"
-        again = replay_command(job, scenario, seed)
+        again = replay_command(scenario, seed)
         yield f"{scenario.stem}, seed {seed}: {kind} in {group_id}{often}: {of_kind[0].detail} (again: {again})"
 
 
 def violation_lines(
-    found: Sequence[FoundViolation], request: SimulationRequest, job: Path, say: Callable[[str], None]
+    found: Sequence[FoundViolation], request: SimulationRequest, say: Callable[[str], None]
 ) -> Iterator[str]:
     """Yields what was found in all worlds: how much, the first violations, and fewest events that show some of them.
 
     Args:
-        job: the file of the job that simulates groups.
         say: is told how far it is.
     """
     paths = {path.stem: path for path in request.scenarios}
@@ -84,30 +82,27 @@ def violation_lines(
         line
         for name, path in paths.items()
         for line in told_once(
-            job, path, (SeedViolation.of(one.seed, one.violation) for one in found if one.scenario == name)
+            path, (SeedViolation.of(one.seed, one.violation) for one in found if one.scenario == name)
         )
     ]
     yield from lines[:_TOLD]
     if len(lines) > _TOLD:
         yield f"{len(lines) - _TOLD} more such lines: all is in the table violations"
     kinds = [(paths[one.scenario], one.seed, one.violation.kind) for one in found]
-    yield from first_of_each_kind(kinds, _SHORTENED, job, say)
+    yield from first_of_each_kind(kinds, _SHORTENED, say)
 
 
-def first_of_each_kind(
-    found: Iterable[tuple[Path, int, str]], most: int, job: Path, say: Callable[[str], None]
-) -> Iterator[str]:
+def first_of_each_kind(found: Iterable[tuple[Path, int, str]], most: int, say: Callable[[str], None]) -> Iterator[str]:
     """Yields the fewest events of the first violation of each kind that isn't Kafka's own, and its command.
 
     Args:
         found: the scenario, seed and kind of each violation.
         most: so many kinds, for it takes some time.
-        job: the file of the job that simulates groups.
     """
     first: dict[str, tuple[Path, int]] = {}
     for scenario, seed, kind in found:
         if kind not in KAFKAS_OWN:
             first.setdefault(kind, (scenario, seed))
     for kind, (scenario, seed) in list(first.items())[:most]:
-        yield f"{scenario.stem}, seed {seed}, in as few events as show it ({replay_command(job, scenario, seed)}):"
+        yield f"{scenario.stem}, seed {seed}, in as few events as show it ({replay_command(scenario, seed)}):"
         yield from fewest_events(draw_world(read_scenario(scenario), seed), seed, kind, say)

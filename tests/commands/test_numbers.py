@@ -7,6 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from coordinator_udf.commands import replay, report
+from coordinator_udf.commands.job import as_app
 from jobs import simulate_groups, what_if
 
 _REPLAY, _REPORT = typer.Typer(), typer.Typer()
@@ -17,14 +18,14 @@ _REPORT.command()(report.main)
 @pytest.mark.parametrize(
     ("app", "arguments"),
     [
-        (simulate_groups.app, ("none.toml", "--out", "none", "--seeds", "1000001")),
-        (simulate_groups.app, ("none.toml", "--out", "none", "--seeds", "0")),
-        (simulate_groups.app, ("none.toml", "--out", "none", "--first-seed", "9" * 19)),
-        (simulate_groups.app, ("none.toml", "--replay", "9" * 19)),
-        (simulate_groups.app, ("none.toml", "--members", "9" * 400)),
-        (what_if.app, ("none.log", "--seeds", "10001")),
-        (what_if.app, ("none.log", "--session-timeout-ms", "2147483648")),
-        (what_if.app, ("none.log", "--coordinator-cadence-ms", "-1")),
+        (as_app(simulate_groups.main), ("none.toml", "--out", "none", "--seeds", "1000001")),
+        (as_app(simulate_groups.main), ("none.toml", "--out", "none", "--seeds", "0")),
+        (as_app(simulate_groups.main), ("none.toml", "--out", "none", "--first-seed", "9" * 19)),
+        (as_app(simulate_groups.main), ("none.toml", "--replay", "9" * 19)),
+        (as_app(simulate_groups.main), ("none.toml", "--members", "9" * 400)),
+        (as_app(what_if.main), ("none.log", "--seeds", "10001")),
+        (as_app(what_if.main), ("none.log", "--session-timeout-ms", "2147483648")),
+        (as_app(what_if.main), ("none.log", "--coordinator-cadence-ms", "-1")),
         (_REPLAY, ("none.log", "--out", "none", "--partitions", "200001")),
         (_REPLAY, ("none.log", "--out", "none", "--doubt-from", "nan")),
         (_REPLAY, ("none.log", "--out", "none", "--doubt-from", "inf")),

@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from coordinator_udf.commands.app import COMMANDS as MUSTER
-from coordinator_udf.commands.app import app_of
+from coordinator_udf.commands.app import app_of, module_of
 from coordinator_udf.gateway.security.settings import Acl, Quota, SecuritySettings
 from coordinator_udf.settings.coordinator import FIELDS
 from coordinator_udf.sql.shapes import SHAPES
@@ -30,7 +30,7 @@ COMMANDS = {
     "scripts/topics": "coordinator_udf.log.kafka.cli",
     "scripts/users": "coordinator_udf.gateway.security.cli",
     "scripts/bench": "scripts.benchmarks.__main__",
-    **{f"muster {name}": f"coordinator_udf.commands.{name}" for name in MUSTER},
+    **{f"muster {name}": module_of(name) for name in MUSTER},
     "muster offsets": "coordinator_udf.commands.offsets",
 }
 #: Where the options stand that `muster` has before a command.

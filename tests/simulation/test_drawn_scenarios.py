@@ -11,8 +11,8 @@ from coordinator_udf.simulation.world import World
 from tests.nightly import some_or_many
 from tests.simulation.drawn_scenarios import drawn_scenarios
 
-#: Who was refused for good waits, and a static leader that comes back sees no difference (docs/found-in-kafka.md): they are
-#: told by these names.
+#: Who was refused for good waits, and a static leader that comes back sees no difference (docs/found-in-kafka.md):
+#: they are told by these names.
 _MAY_BE = KAFKAS_OWN | {"waiting", "unsettled"}
 
 

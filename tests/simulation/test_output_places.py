@@ -9,25 +9,24 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
 from coordinator_udf.tables.output_places import write_file
 from coordinator_udf.user_errors import InputError
 from jobs import replay_members, replay_requests, search_worlds, simulate_groups, what_if
 from tests.conftest import ROOT, SAMPLE_LOG
 
 _SCENARIO = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
-_MEMBERS = typer.Typer()
-_MEMBERS.command()(replay_members.main)
-_REPLAY = typer.Typer()
-_REPLAY.command()(replay_requests.main)
+_MEMBERS, _REPLAY = as_app(replay_members.main), as_app(replay_requests.main)
+_WHAT_IF, _SIMULATE, _SEARCH = as_app(what_if.main), as_app(simulate_groups.main), as_app(search_worlds.main)
 
 
 @pytest.mark.parametrize(
     ("app", "arguments"),
     [
-        (what_if.app, (str(SAMPLE_LOG), "--seeds", "5000", "--json")),
-        (search_worlds.app, (_SCENARIO, "--seeds", "0:100000", "--done")),
+        (_WHAT_IF, (str(SAMPLE_LOG), "--seeds", "5000", "--json")),
+        (_SEARCH, (_SCENARIO, "--seeds", "0:100000", "--done")),
         (_MEMBERS, ("/nowhere.jsonl", "--differences")),
-        (simulate_groups.app, (_SCENARIO, "--seeds", "5000", "--out")),
+        (_SIMULATE, (_SCENARIO, "--seeds", "5000", "--out")),
     ],
 )
 @pytest.mark.parametrize(("place", "said"), [("{}/file/found", "file"), ("/proc/found", "can't be written")])
@@ -46,8 +45,8 @@ def test_what_cant_be_written_is_said_before_the_work(
 @pytest.mark.parametrize(
     ("app", "argument"),
     [
-        (what_if.app, "--json"),
-        (search_worlds.app, "--done"),
+        (_WHAT_IF, "--json"),
+        (_SEARCH, "--done"),
         (_REPLAY, "--jsonl"),
         (_REPLAY, "--differences"),
     ],
@@ -58,7 +57,7 @@ def test_what_cant_be_written_is_said_before_the_work(
 def test_a_file_that_cant_be_is_said_with_its_option(
     app: typer.Typer, argument: str, place: str, said: str, tmp_path: Path
 ) -> None:
-    input_file = _SCENARIO if app is search_worlds.app else str(SAMPLE_LOG)
+    input_file = _SCENARIO if app is _SEARCH else str(SAMPLE_LOG)
     elsewhere = ["--out", str(tmp_path / "out")] if app is _REPLAY else []
     result = CliRunner().invoke(app, [input_file, argument, str(tmp_path / place), *elsewhere])
     assert result.exit_code == 2
@@ -77,7 +76,7 @@ def test_a_replay_makes_files_beside_its_tables(tmp_path: Path) -> None:
 def test_figures_are_not_written_over_their_log(tmp_path: Path) -> None:
     log = tmp_path / SAMPLE_LOG.name
     shutil.copy(SAMPLE_LOG, log)
-    result = CliRunner().invoke(what_if.app, [str(log), "--json", str(log)])
+    result = CliRunner().invoke(_WHAT_IF, [str(log), "--json", str(log)])
     assert result.exit_code == 2
     assert "which is the log; name another file" in result.stderr
     assert log.read_bytes() == SAMPLE_LOG.read_bytes()

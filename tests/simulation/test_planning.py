@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.simulate import main
 from coordinator_udf.simulation.charts import load_rows, state_rows
 from coordinator_udf.simulation.planning import FleetLoad, FleetSecond, fleet_load, load_lines
 from coordinator_udf.simulation.scenario_fields import Fault, MembersFields, Scenario, TopicFields
-from jobs.simulate_groups import app
 
 _SMALL = """
 title = "small"
@@ -57,7 +58,7 @@ def test_the_job_draws_the_load(tmp_path: Path) -> None:
     scenario, plot = tmp_path / "small.toml", tmp_path / "load.svg"
     scenario.write_text(_SMALL)
     arguments = [str(scenario), "--members", "5000", "--seeds", "1", "--plot", str(plot)]
-    result: Any = CliRunner().invoke(app, arguments)
+    result: Any = CliRunner().invoke(as_app(main), arguments)
     assert result.exit_code == 0, result.output
     drawn = plot.read_text()
     texts = ("5,000 members", "JoinGroup", "requests/s", "settled members", "state, MB")
@@ -75,7 +76,7 @@ def test_the_job_draws_the_load(tmp_path: Path) -> None:
 def test_a_plot_that_can_not_be_drawn_is_refused_first(tmp_path: Path, arguments: list[str], said: str) -> None:
     scenario = tmp_path / "small.toml"
     scenario.write_text(_SMALL)
-    result: Any = CliRunner().invoke(app, [str(scenario), *arguments])
+    result: Any = CliRunner().invoke(as_app(main), [str(scenario), *arguments])
     assert result.exit_code == 2
     assert said in result.stderr
 
@@ -84,12 +85,12 @@ def test_the_loads_of_two_scenarios_have_their_names(tmp_path: Path) -> None:
     paths = [tmp_path / "small.toml", tmp_path / "other.toml"]
     for path in paths:
         path.write_text(_SMALL)
-    result: Any = CliRunner().invoke(app, [*map(str, paths), "--members", "5", "--seeds", "1"])
+    result: Any = CliRunner().invoke(as_app(main), [*map(str, paths), "--members", "5", "--seeds", "1"])
     assert [line for line in result.stdout.splitlines() if line.endswith(":") and " " not in line] == [
         "small:",
         "other:",
     ]
-    alone: Any = CliRunner().invoke(app, [str(paths[0]), "--members", "5", "--seeds", "1"])
+    alone: Any = CliRunner().invoke(as_app(main), [str(paths[0]), "--members", "5", "--seeds", "1"])
     assert alone.stdout.startswith("5 members, ")
 
 
@@ -105,6 +106,6 @@ def test_the_loads_of_two_scenarios_have_their_names(tmp_path: Path) -> None:
 def test_what_would_do_nothing_is_refused(tmp_path: Path, alone: tuple[str, ...], other: tuple[str, ...]) -> None:
     scenario = tmp_path / "small.toml"
     scenario.write_text(_SMALL)
-    result: Any = CliRunner().invoke(app, [str(scenario), *other, *alone])
+    result: Any = CliRunner().invoke(as_app(main), [str(scenario), *other, *alone])
     assert result.exit_code == 2
     assert f"{alone[0]} doesn't go with {other[0]}: " in result.stderr

@@ -9,13 +9,14 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.simulate import main
 from coordinator_udf.simulation.invariants import violations
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.scenario_fields import FIELDS_OF, TABLES, Fault, Kind, Scenario
 from coordinator_udf.simulation.topics import Topics
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
-from jobs.simulate_groups import app
 from tests.conftest import ROOT
 
 _FILE = """
@@ -205,7 +206,7 @@ def test_what_is_just_possible_is_taken(tmp_path: Path) -> None:
 
 def test_the_command_ends_with_2(tmp_path: Path) -> None:
     members = "{ count = 1, properties = { 'session.timeout.ms' = 'soon' } }"
-    result: Any = CliRunner().invoke(app, [str(_file(tmp_path, members=members)), "--replay", "1"])
+    result: Any = CliRunner().invoke(as_app(main), [str(_file(tmp_path, members=members)), "--replay", "1"])
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
 

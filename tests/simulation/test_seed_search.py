@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.search_worlds import main
 from coordinator_udf.simulation import seed_search
 from coordinator_udf.simulation.invariants import LOST_JOIN
 from coordinator_udf.simulation.telling import told_once
 from coordinator_udf.simulation.violation import SeedViolation, Violation
-from jobs.search_worlds import app
 from tests.conftest import ROOT
 
 _SCENARIO = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
 
 
 def _run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(as_app(main), list(arguments))
 
 
 def _ran(monkeypatch: pytest.MonkeyPatch, kind: str | None = None) -> list[int]:
@@ -121,7 +122,7 @@ def test_seeds_that_are_no_range_are_refused(seeds: str, tmp_path: Path) -> None
 def test_what_a_world_has_many_of_is_told_in_one_line() -> None:
     found = [SeedViolation(7, "late commit", "g", f"c0/1 committed {number}") for number in range(3)]
     found += [SeedViolation(7, "late commit", "h", "c9/1 committed 5"), SeedViolation(8, "waiting", "g", "c1/1 waits")]
-    lines = list(told_once(ROOT / "jobs" / "simulate_groups.py", Path(_SCENARIO), found))
+    lines = list(told_once(Path(_SCENARIO), found))
     assert [line.partition(" (again: ")[0] for line in lines] == [
         "crash-loop, seed 7: late commit in g, the first of 3: c0/1 committed 0",
         "crash-loop, seed 7: late commit in h: c9/1 committed 5",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.commands import simulate
+from coordinator_udf.commands.job import as_app
 from coordinator_udf.simulation import shrink as shrinking
 from coordinator_udf.simulation.invariants import LOST_JOIN
 from coordinator_udf.simulation.plan import Cut, Failover, MemberPlan, NetworkPlan, Slow, Stall, TopicPlan, WorldPlan
 from coordinator_udf.simulation.shrink import event_list, shrink
 from coordinator_udf.simulation.telling import replay_command
 from coordinator_udf.simulation.violation import Violation
-from jobs import simulate_groups
 from tests.conftest import ROOT
 
 _STALL = Stall(5_000, 1_000)
@@ -91,18 +94,26 @@ def test_the_network_and_the_coordinators_pace_are_told() -> None:
 def test_a_command_can_be_typed_where_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.executable", str(ROOT / ".venv/bin/python"))
     monkeypatch.chdir(ROOT)
-    job = ROOT / "jobs" / "simulate_groups.py"
-    assert replay_command(job, Path("my worlds.toml"), 7) == (
-        ".venv/bin/python jobs/simulate_groups.py 'my worlds.toml' --replay 7"
-    )
+    assert replay_command(Path("my worlds.toml"), 7) == ".venv/bin/muster simulate 'my worlds.toml' --replay 7"
     monkeypatch.chdir(tmp_path)
-    assert replay_command(job, Path("x.toml"), 7) == f"{ROOT}/.venv/bin/python {job} x.toml --replay 7"
+    assert replay_command(Path("x.toml"), 7) == f"{ROOT}/.venv/bin/muster simulate x.toml --replay 7"
+
+
+def test_a_command_is_told_that_runs_where_the_package_came_without_its_commands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    python = sys.executable
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    command = replay_command(ROOT / "conf" / "scenarios" / "crash-loop.toml", 7)
+    assert command.startswith(f"{tmp_path}/python -m coordinator_udf.commands.app simulate ")
+    ran = subprocess.run([python, *command.split()[1:]], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ran.stdout == "crash-loop, seed 7: 0 violations\n"
 
 
 @pytest.mark.parametrize(("kind", "status"), [(LOST_JOIN, 0), ("two owners", 1)])
 def test_a_replay_of_what_is_kafkas_own_is_no_failure(monkeypatch: pytest.MonkeyPatch, kind: str, status: int) -> None:
-    monkeypatch.setattr(simulate_groups, "run", lambda *_: [Violation(0, "g", kind, "so it is")])
-    monkeypatch.setattr(simulate_groups, "fewest_events", lambda *_: iter(["in short"]))
+    monkeypatch.setattr(simulate, "run", lambda *_: [Violation(0, "g", kind, "so it is")])
+    monkeypatch.setattr(simulate, "fewest_events", lambda *_: iter(["in short"]))
     scenario = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
-    result: Any = CliRunner().invoke(simulate_groups.app, [scenario, "--replay", "3"])
+    result: Any = CliRunner().invoke(as_app(simulate.main), [scenario, "--replay", "3"])
     assert (result.exit_code, result.stdout) == (status, "crash-loop, seed 3: 1 violations\nin short\n")

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.search_worlds import main as search_worlds
+from coordinator_udf.commands.simulate import main as simulate
 from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.shrink import event_list, run, shrink
-from jobs.search_worlds import app as search_app
-from jobs.simulate_groups import app
 from tests.conftest import ROOT
 from tests.simulation import shard_mutations
 
@@ -30,7 +31,7 @@ def test_a_violation_is_shown_by_the_fewest_events(monkeypatch: pytest.MonkeyPat
 
 def test_the_job_replays_one_world() -> None:
     scenario = str(ROOT / "conf" / "scenarios" / "crash-loop.toml")
-    result: Any = CliRunner().invoke(app, [scenario, "--replay", "3"])
+    result: Any = CliRunner().invoke(as_app(simulate), [scenario, "--replay", "3"])
     assert result.exit_code == 0, result.output
     assert "crash-loop, seed 3: 0 violations" in result.output
 
@@ -42,9 +43,9 @@ def test_a_search_tells_the_fewest_events_and_the_command_that_shows_them_again(
     monkeypatch.chdir(ROOT)
     scenario = "conf/scenarios/rolling-deploy.toml"
     arguments = [scenario, "--seeds", "0:1", "--done", str(tmp_path / "done")]
-    result: Any = CliRunner().invoke(search_app, arguments)
+    result: Any = CliRunner().invoke(as_app(search_worlds), arguments)
     assert result.exit_code == 1, result.output
-    command = f"jobs/simulate_groups.py {scenario} --replay 0"
+    command = f".venv/bin/muster simulate {scenario} --replay 0"
     assert f"{command})" in next(line for line in result.stdout.splitlines() if "two owners in g" in line)
     fewest = result.stdout[result.stdout.index("rolling-deploy, seed 0, in as few events") :].splitlines()
     assert fewest[0].endswith(f"{command}):")
@@ -52,6 +53,6 @@ def test_a_search_tells_the_fewest_events_and_the_command_that_shows_them_again(
     assert sum("starts, in the group g848 (consumer)" in line for line in fewest) == 2
 
     # What it says to type tells the same.
-    again: Any = CliRunner().invoke(app, [scenario, "--replay", "0"])
+    again: Any = CliRunner().invoke(as_app(simulate), [scenario, "--replay", "0"])
     assert again.exit_code == 1
     assert again.stdout.splitlines()[1:] == fewest[1:]

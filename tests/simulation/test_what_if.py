@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.what_if import main
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.simulation.measures import Measures, measured
 from coordinator_udf.simulation.plan import WorldPlan
@@ -21,7 +23,6 @@ from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.what_if.other_days import on_another_day
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
-from jobs.what_if import app
 from tests.conftest import SAMPLE_LOG, shared
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
@@ -126,7 +127,7 @@ def test_a_group_that_goes_another_way_is_foretold_by_what_other_days_have_on_av
 def test_the_job_compares_a_shipped_log(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     arguments = [str(SAMPLE_LOG), "--group", "crash-a", "--static", "--seeds", "2", "--json", str(found)]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(as_app(main), arguments)
     assert result.exit_code == 0, result.output
     assert "crash-a: calibration: " in result.output
     read: dict[str, Any] = json.loads(found.read_text())
@@ -162,7 +163,7 @@ def test_the_job_compares_a_shipped_log(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_said_in_a_line(arguments: list[str], said: str) -> None:
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(as_app(main), arguments)
     assert result.exit_code == 2
     assert said in result.stderr
 
@@ -170,14 +171,14 @@ def test_what_makes_no_sense_is_said_in_a_line(arguments: list[str], said: str) 
 def test_groups_of_connects_workers_are_said_not_to_be_simulated(tmp_path: Path) -> None:
     log, found = shared("broker", "logs-dev") / "connect.log.gz", tmp_path / "found.json"
     why = "its members are Connect's workers (protocol type connect), and only consumers are simulated"
-    result = CliRunner().invoke(app, [str(log), "--seeds", "1", "--json", str(found)])
+    result = CliRunner().invoke(as_app(main), [str(log), "--seeds", "1", "--json", str(found)])
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[-1] == f"connect-cluster: not simulated, and in no figure: {why}"
     read: dict[str, Any] = json.loads(found.read_text())
     assert read["not_simulated"] == {"connect-cluster": why}
     assert set(read["groups"]) == {"connect-sink"}
     assert read["calibration"] == read["groups"]["connect-sink"]["calibration"]
-    result = CliRunner().invoke(app, [str(log), "--group", "connect-sink", "--group", "connect-cluster"])
+    result = CliRunner().invoke(as_app(main), [str(log), "--group", "connect-sink", "--group", "connect-cluster"])
     assert result.exit_code == 2
     assert f"connect-cluster isn't simulated: {why}" in result.stderr
 
@@ -213,7 +214,7 @@ def test_what_kip_848_hands_over_hangs_on_random_member_ids() -> None:
 def test_what_was_foretold_is_read_for_a_report(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     arguments = [str(SAMPLE_LOG), "--group", "crash-a", "--static", "--seeds", "1", "--json", str(found)]
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert CliRunner().invoke(as_app(main), arguments).exit_code == 0
     told = read_what_if(found)["crash-a"]
     assert told.calibration.recorded == 5
     name, before, _ = told.rows()[1]

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.what_if import main
 from coordinator_udf.settings.coordinator import SettingsError
 from coordinator_udf.simulation.history import ApplicationEvent
 from coordinator_udf.simulation.what_if.change import Change, changed_plan
@@ -22,7 +24,6 @@ from coordinator_udf.simulation.what_if.report import as_json, report_lines
 from coordinator_udf.simulation.what_if.without_effect import without_effect
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
-from jobs.what_if import app
 from tests.conftest import SAMPLE_LOG, shared
 
 #: A log of classic members (cooperative-sticky ones too), and two of KIP-848, the latter with static members.
@@ -284,7 +285,7 @@ def test_a_member_of_kip_848_that_is_to_be_a_classic_one_keeps_its_groups_sessio
 
 
 def test_a_refused_member_ends_the_command_before_any_world() -> None:
-    result = CliRunner().invoke(app, [str(SAMPLE_LOG), "--group", "crash-a", "--session-timeout-ms", "5000"])
+    result = CliRunner().invoke(as_app(main), [str(SAMPLE_LOG), "--group", "crash-a", "--session-timeout-ms", "5000"])
     assert result.exit_code == 2
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()

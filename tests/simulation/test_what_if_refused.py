@@ -8,11 +8,12 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.what_if import main
 from coordinator_udf.forensics.what_if import read_what_if
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.simulation.history import ApplicationEvent, History
 from coordinator_udf.simulation.what_if.details import RefusedMember, detailed, mean_of
-from jobs.what_if import app
 from tests.conftest import SAMPLE_LOG
 
 
@@ -39,7 +40,7 @@ def test_who_is_assigned_something_after_an_error_is_not_refused_for_good() -> N
 def test_a_changed_world_that_is_too_small_says_whom_it_refused(tmp_path: Path) -> None:
     found = tmp_path / "found.json"
     arguments = ["--group", "crash-a", "--set", "group.max.size=2", "--seeds", "1", "--json", str(found)]
-    result = CliRunner().invoke(app, [str(SAMPLE_LOG), *arguments])
+    result = CliRunner().invoke(as_app(main), [str(SAMPLE_LOG), *arguments])
     assert result.exit_code == 0, result.output
     told = [line for line in result.stdout.splitlines() if "refused for good" in line]
     assert told

@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.what_if import main
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.comparison import compare
@@ -18,7 +20,6 @@ from coordinator_udf.simulation.what_if.report import as_json, report_lines
 from coordinator_udf.simulation.what_if.span import Span, span_of
 from coordinator_udf.simulation.what_if.topics import wanted_from_ms
 from coordinator_udf.user_errors import InputError
-from jobs.what_if import app
 from tests.conftest import SAMPLE_LOG, shared
 
 #: The sample goes from 02:43:33 to 02:44:26.
@@ -74,7 +75,7 @@ def test_time_before_a_groups_world_is_not_counted() -> None:
 
 
 def test_a_span_in_which_nothing_is_done_to_any_group_is_refused() -> None:
-    result = CliRunner().invoke(app, [str(SAMPLE_LOG), "--to", f"{DAY}T02:43:40"])
+    result = CliRunner().invoke(as_app(main), [str(SAMPLE_LOG), "--to", f"{DAY}T02:43:40"])
     assert result.exit_code == 2
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()

@@ -45,7 +45,7 @@ class Change:
     cadence_ms: int | None = None
 
     def in_options(self) -> list[str]:
-        """Returns the options of `jobs/what_if.py` that ask for it."""
+        """Returns the options of `muster what-if` that ask for it."""
         options = [f"--set {name}={value}" for name, value in (self.settings or {}).items()]
         options += ["--static"] if self.is_static else []
         named = {
