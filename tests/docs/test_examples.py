@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+from coordinator_udf.commands.job import as_app
+from coordinator_udf.commands.simulate import main as simulate_command
+from coordinator_udf.commands.what_if import main as what_if
 from coordinator_udf.replay.judge.report import summary
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, replay
+from coordinator_udf.simulation.tasks import SimulationRequest, simulate
+from coordinator_udf.simulation.telling import violation_lines
 from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.results import Results
-from jobs.what_if import app as what_if
 from tests.conftest import ROOT, SAMPLE_LOG
 from tests.docs.pages import PAGES, Example, examples
 
@@ -24,7 +29,9 @@ QUESTIONS = [
 ]
 
 
-WORLDS = [example for example in SHOWN if "jobs/what_if.py" in example.command]
+IN_VIRTUAL_TIME = {"what-if": as_app(what_if), "simulate": as_app(simulate_command)}
+WORLDS = [example for example in SHOWN if example.command[1] in IN_VIRTUAL_TIME and "--out" not in example.command]
+SIMULATED = [example for example in SHOWN if example.command[1] == "simulate" and "--out" in example.command]
 
 
 def name_of(example: Example) -> str:
@@ -40,6 +47,22 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]
     return folder, list(summary(replay(None, request, lambda _: None)))
 
 
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[Path, list[str]]:
+    """The tables of the worlds that are shown, and what is said of them."""
+    (example,) = SIMULATED
+    given = dict(itertools.pairwise(example.command))
+    folder = tmp_path_factory.mktemp("worlds")
+    request = SimulationRequest((ROOT / example.command[2],), folder, 0, int(given["--seeds"]))
+    found = simulate(spark, request, lambda _: None)
+    return folder, list(violation_lines(found, request, lambda _: None))
+
+
+@pytest.mark.parametrize("example", SIMULATED, ids=name_of)
+def test_a_simulation_says_what_is_shown(example: Example, simulated: tuple[Path, list[str]]) -> None:
+    assert example.output.splitlines() == simulated[1]
+
+
 @pytest.mark.parametrize("example", REPLAYS, ids=name_of)
 def test_a_replay_says_what_is_shown(example: Example, replayed: tuple[Path, list[str]]) -> None:
     shown, dots, _ = example.output.partition("...\n")
@@ -53,21 +76,22 @@ def no_spark() -> SparkSession:
 
 @pytest.mark.parametrize("example", QUESTIONS, ids=name_of)
 def test_a_question_has_the_answer_that_is_shown(
-    example: Example, replayed: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+    example: Example, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shell = LocalShell(str(replayed[0]), None, no_spark, Results())
+    folder, _ = request.getfixturevalue("simulated" if "data/worlds" in example.command else "replayed")
+    shell = LocalShell(str(folder), None, no_spark, Results())
     shell.run_all(example.command[-1])
     assert capsys.readouterr().out.strip() == example.output.strip()
 
 
 @pytest.mark.parametrize("example", WORLDS, ids=name_of)
-def test_a_what_if_says_what_is_shown(example: Example) -> None:
-    arguments = example.command[example.command.index("jobs/what_if.py") + 1 :]
-    result = CliRunner().invoke(what_if, [str(ROOT / arguments[0]), *arguments[1:]])
+def test_what_is_run_in_virtual_time_says_what_is_shown(example: Example) -> None:
+    _, command, file, *options = example.command
+    result = CliRunner().invoke(IN_VIRTUAL_TIME[command], [str(ROOT / file), *options])
     assert result.stdout.strip() == example.output.strip()
 
 
 def test_every_example_is_tried_and_prints_something() -> None:
-    tried = [*REPLAYS, *QUESTIONS, *WORLDS]
+    tried = [*REPLAYS, *QUESTIONS, *WORLDS, *SIMULATED]
     assert [name_of(example) for example in SHOWN if example not in tried] == []
     assert all(example.output.strip() for example in tried)
