@@ -24,6 +24,7 @@ from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.placed_shard import BROKERS, PlacedShard
 from coordinator_udf.simulation.plan import MemberPlan
 from coordinator_udf.simulation.process import drawn_id
+from coordinator_udf.simulation.process_names import client_and_run
 
 _NONE, _COORDINATOR_NOT_AVAILABLE = 0, 15
 
@@ -102,7 +103,7 @@ class MemberIds:
         """Returns the client id that a process sends, by its name, and its host."""
         known = self._clients.get(member)
         if known is None:
-            name, _, run = member.partition("/")
+            name, run = client_and_run(member)
             known = self._clients[member] = self._shared.get(member, name), f"/process-{run}"
         return known
 

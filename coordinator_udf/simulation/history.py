@@ -21,6 +21,7 @@ from coordinator_udf.simulation.noted import (
     SentWithoutCause,
     WronglyRefused,
 )
+from coordinator_udf.simulation.process_names import process_name
 
 #: No commit is on its way for longer (request.timeout.ms): it is tried again within a second or so of its refusal.
 _LONGEST_RETRY_MS = 30_000
@@ -47,7 +48,7 @@ class ApplicationEvent(msgspec.Struct, frozen=True):
     @property
     def process(self) -> str:
         """The process's name, as its plan has it."""
-        return f"{self.client_id}/{self.run}"
+        return process_name(self.client_id, self.run)
 
 
 class AnsweredRequest(msgspec.Struct, frozen=True):

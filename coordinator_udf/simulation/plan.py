@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from coordinator_udf.members.config import MemberConfig
+from coordinator_udf.simulation.process_names import process_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class MemberPlan:
     @property
     def name(self) -> str:
         """The process's name, unique in its world."""
-        return f"{self.client_id}/{self.run}"
+        return process_name(self.client_id, self.run)
 
     @property
     def sent_client_id(self) -> str:

@@ -26,6 +26,7 @@ from coordinator_udf.members.outputs import Callback, ClassicStateChange, Consum
 from coordinator_udf.simulation.lateness import Timekeeper
 from coordinator_udf.simulation.misbehaviour import Misbehaving
 from coordinator_udf.simulation.plan import MemberPlan
+from coordinator_udf.simulation.process_names import process_name
 
 
 class Doing(Enum):
@@ -117,7 +118,8 @@ class Process:
 
     def will_be_back(self, processes: Mapping[str, Process]) -> bool:
         """Tells whether the process is gone and started again: it failed, and no other has its place."""
-        return self.has_failed and not self.lives and f"{self.plan.client_id}/{self.plan.run + 1}" not in processes
+        next_one = process_name(self.plan.client_id, self.plan.run + 1)
+        return self.has_failed and not self.lives and next_one not in processes
 
     @property
     def is_about_to_join(self) -> bool:

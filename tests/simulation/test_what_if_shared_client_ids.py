@@ -19,8 +19,8 @@ from tests.conftest import SAMPLE_LOG, shared
 from tests.simulation.test_what_if_own_log import answers_and_rows, write_tables
 
 
-def _renamed(entries: Sequence[Entry]) -> list[Entry]:
-    return [msgspec.structs.replace(entry, client_id="app") for entry in entries]
+def _renamed(entries: Sequence[Entry], client_id: str = "app") -> list[Entry]:
+    return [msgspec.structs.replace(entry, client_id=client_id) for entry in entries]
 
 
 def _group(entries: Sequence[Entry]) -> GroupLog:
@@ -37,6 +37,14 @@ def test_processes_that_are_there_at_once_have_names_of_their_own() -> None:
     assert "'app'" in said
     assert "up to 3 have it at once, and are named app-1 to app-3" in said
     assert any(text.startswith("app-1 (1) was killed within") for text in group.unknown)
+
+
+@pytest.mark.parametrize(("client_id", "name"), [("", "client"), ("team/app", "team/app"), ("app/1", "app/1")])
+def test_a_client_id_may_have_any_characters(client_id: str, name: str) -> None:
+    group = _group(_renamed(read_entries(SAMPLE_LOG), client_id))
+    outcome = compare(group, Change(), range(1), (None, None))
+    assert outcome.calibration.matched == outcome.calibration.recorded == outcome.calibration.simulated
+    assert set(outcome.base_details.stopped_s) == {f"{name}-{number}" for number in (1, 2, 3)}
 
 
 def test_what_moves_between_them_is_counted() -> None:

@@ -20,7 +20,8 @@ from coordinator_udf.replay.members.summary import RecordingVerdict
 from coordinator_udf.simulation.coordinator import Answered
 from coordinator_udf.simulation.network import Connection
 from coordinator_udf.simulation.process import Process
-from coordinator_udf.simulation.recorded.script import member_name, plan_of, script_of
+from coordinator_udf.simulation.process_names import client_and_run
+from coordinator_udf.simulation.recorded.script import plan_of, script_of
 from coordinator_udf.simulation.recorded.world import RecordedWorld
 
 #: So many ids are tried for who got one that nobody saw: that it comes first of a group of six, in the order of a hash
@@ -58,12 +59,13 @@ class _Trace:
 
     def reached(self, connection: Connection, request: Request, now_ms: int) -> None:
         """Writes that a request reaches its broker."""
-        told = {"dir": "coord", "type": "request", "ts": now_ms, "m": member_name(connection.member)}
+        told = {"dir": "coord", "type": "request", "ts": now_ms, "m": client_and_run(connection.member)[0]}
         self._write({**told, "req": request.req})
 
     def answered(self, answer: Answered) -> None:
         """Writes an answer."""
-        told = {"dir": "coord", "type": "response", "ts": answer.ts_ms, "m": member_name(answer.connection.member)}
+        name, _ = client_and_run(answer.connection.member)
+        told = {"dir": "coord", "type": "response", "ts": answer.ts_ms, "m": name}
         self._write({**told, "req": answer.request.req, "body": answer.body})
 
     def _write(self, line: Line) -> None:

@@ -20,6 +20,7 @@ from coordinator_udf.replay.members.recording import Line, MemberRecording, Reco
 from coordinator_udf.simulation import events as e
 from coordinator_udf.simulation.network import Moment
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.process_names import process_name
 
 _TIMEOUT = "timeout"
 
@@ -50,16 +51,6 @@ class Script:
     backoff_factor: float
 
 
-def process_name(member: str) -> str:
-    """Returns the name of a recorded member's process."""
-    return f"{member}/1"
-
-
-def member_name(process: str) -> str:
-    """Returns the recorded name of a process's member."""
-    return process.partition("/")[0]
-
-
 def plan_of(recording: RecordedMembers) -> WorldPlan:
     """Returns the world in which a recording's members live; what happens in it is the script's."""
     config = recording.lines[0][1]
@@ -86,21 +77,21 @@ def script_of(recording: RecordedMembers, ids: Mapping[RequestKey, str]) -> Scri
     for number, line in recording.lines[1:]:
         moment = Moment(line["ts"], number)
         if line["type"] == "request" and line["dir"] == "coord":
-            there[process_name(line["m"]), line["req"]] = moment
+            there[process_name(line["m"], 1), line["req"]] = moment
         elif line["type"] == "response" and line["dir"] == "in":
-            back[process_name(line["m"]), line["req"]] = moment
+            back[process_name(line["m"], 1), line["req"]] = moment
         elif line["type"] == "metadata":
-            metadata[process_name(line["m"])].append(moment)
+            metadata[process_name(line["m"], 1)].append(moment)
         elif line["type"] == "disconnect" and line["reason"] == _TIMEOUT:
-            timeouts[process_name(line["m"]), line["node"], line["ts"]] = number
+            timeouts[process_name(line["m"], 1), line["node"], line["ts"]] = number
     return Script(
-        {process_name(member.name): member for member in recording.members},
+        {process_name(member.name, 1): member for member in recording.members},
         (*_happenings(recording), *_failovers(recording, ids)),
         there,
         back,
         {name: tuple(moments) for name, moments in metadata.items()},
         timeouts,
-        {(process_name(name), req): member_id for (name, req), member_id in ids.items()},
+        {(process_name(name, 1), req): member_id for (name, req), member_id in ids.items()},
         recording.backoff_factor,
     )
 
@@ -124,7 +115,7 @@ def _event(line: Line) -> e.Event | None:
         return None
     if line["type"] in {"config", "topics"}:
         return e.TopicsAre(tuple(topics_of(line)))
-    name = process_name(line["m"])
+    name = process_name(line["m"], 1)
     match line["type"]:
         case "start":
             return e.Start(_member_plan(line))

@@ -11,6 +11,7 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.measures import Born
 from coordinator_udf.simulation.plan import Hang, MemberPlan, NetworkPlan, Refusal, Removal, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.process_names import process_name
 from coordinator_udf.simulation.what_if.behaviour import Behaviour, behaviour_of, was_let_in
 from coordinator_udf.simulation.what_if.coordinator_settings import coordinator_settings
 from coordinator_udf.simulation.what_if.group_sizes import size_settings
@@ -149,7 +150,7 @@ def _plan(group_id: str, behaviours: Sequence[Behaviour], start_ms: int) -> Worl
         end_ms=0,
         network=network,
         removals=tuple(
-            Removal(round(time_ms) - start_ms, f"{behaviour.process.name}/{behaviour.process.run}")
+            Removal(round(time_ms) - start_ms, process_name(behaviour.process.name, behaviour.process.run))
             for behaviour in behaviours
             for time_ms in behaviour.process.removed_ms
         ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.history import AnsweredRequest, History
+from coordinator_udf.simulation.process_names import client_and_run
 from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, handled_ms, member_id_of
 
 MEMBER_ADDED, MEMBER_LEFT, MEMBER_UPDATED = "MEMBER_ADDED", "MEMBER_LEFT", "MEMBER_UPDATED"
@@ -180,8 +181,8 @@ def simulated_rebalances(history: History, group_id: str, changed_ms: Sequence[f
     processes: dict[str, LoggedProcess] = {}
     for number, kept in enumerate(history.answered):
         if kept.group_id == group_id:
-            client_id, _, run = kept.process.partition("/")
-            process = processes.setdefault(kept.process, LoggedProcess(group_id, client_id, int(run), kept.arrived_ms))
+            client_id, run = client_and_run(kept.process)
+            process = processes.setdefault(kept.process, LoggedProcess(group_id, client_id, run, kept.arrived_ms))
             process.entries.append(_entry(number, client_id, kept))
     found = recorded_rebalances(processes.values(), changed_ms=changed_ms)
     return [one for one in found if one.start_ms >= history.start_ms]
