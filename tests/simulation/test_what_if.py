@@ -21,6 +21,7 @@ from coordinator_udf.simulation.what_if.comparison import Outcome, compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.what_if.other_days import on_another_day
+from coordinator_udf.simulation.what_if.report import report_lines
 from coordinator_udf.simulation.world import World
 from coordinator_udf.user_errors import InputError
 from tests.conftest import SAMPLE_LOG, shared
@@ -122,6 +123,15 @@ def test_a_group_that_goes_another_way_is_foretold_by_what_other_days_have_on_av
     assert outcome.changed.unowned_s == pytest.approx(fmean(one.unowned_s for one in found), abs=0.001)
     assert outcome.changed.moves == pytest.approx(fmean(one.moves for one in found), abs=0.05)
     assert sum(outcome.changed_details.unowned_s.values()) == pytest.approx(outcome.changed.unowned_s, abs=0.05)
+    # What changes is told from what such days have before the change, of each member and partition, too.
+    assert outcome.base_details_on_other_days is not None
+    by_partition = outcome.base_details_on_other_days.unowned_s
+    assert sum(by_partition.values()) == pytest.approx(outcome.base_on_other_days.unowned_s, abs=0.05)
+    lines = list(report_lines([outcome], {}))
+    for name, before_s in by_partition.items():
+        if told := next((line for line in lines if line.split()[:1] == [name]), None):
+            after_s = outcome.changed_details.unowned_s[name]
+            assert float(told.split("(")[1].rstrip(")")) == pytest.approx(after_s - before_s, abs=0.051)
 
 
 def test_the_job_compares_a_shipped_log(tmp_path: Path) -> None:

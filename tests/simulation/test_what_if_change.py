@@ -137,7 +137,7 @@ def test_a_group_whose_partitions_are_assigned_otherwise_doesnt_follow_the_recor
     log: str, change: Change, follows: bool
 ) -> None:
     outcome = compare(_group(log), change, range(1), (None, None), range(1))
-    assert (outcome.base_on_other_days is None) == follows
+    assert (outcome.base_on_other_days is None) == (outcome.base_details_on_other_days is None) == follows
 
 
 def test_the_rate_of_records_is_read_off_commits_that_name_topics_by_ids() -> None:

@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 from coordinator_udf.commands.job import as_app
 from coordinator_udf.commands.what_if import main
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.simulation.plan import Hang, MemberPlan, TopicPlan, WorldPlan
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.comparison import compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
 from coordinator_udf.simulation.what_if.log_entries import read_entries
 from coordinator_udf.simulation.what_if.report import as_json, report_lines
-from coordinator_udf.simulation.what_if.span import Span, span_of
+from coordinator_udf.simulation.what_if.span import Span, counted, span_of
 from coordinator_udf.simulation.what_if.topics import wanted_from_ms
 from coordinator_udf.user_errors import InputError
 from tests.conftest import SAMPLE_LOG, shared
@@ -102,6 +103,14 @@ def test_the_shutdown_at_the_end_of_a_log_is_not_counted(run: str, rebalances: i
     """As many rebalances as the runs' own tables have from the first disturbance to the end of the workload."""
     (group,) = read_groups(read_entries(shared("evidence", "ab", "dev") / f"{run}.request.log.gz"), {})
     assert compare(group, Change(), range(1), (None, None)).base.rebalances == rebalances
+
+
+def test_a_process_that_hangs_disturbs_a_group() -> None:
+    """What others have of it counts, and so does what comes of a later crash."""
+    first = MemberPlan("a", 1, "g", ("t",), 0, crash_at_ms=60_000)
+    second = MemberPlan("b", 1, "g", ("t",), 0, hangs=(Hang(30_000, 15_000),))
+    plan = WorldPlan((first, second), (TopicPlan("t", 2),), 120_000)
+    assert counted(Span(None, None), plan, plan.start_ms) == (plan.start_ms + 30_000, plan.start_ms + 120_000)
 
 
 def test_another_subscription_disturbs_a_group() -> None:

@@ -57,6 +57,7 @@ class Outcome:
         base_details, changed_details: of each member and partition; the mean of the seeds.
         base_on_other_days: what `base` is on other days, where the group no longer follows the recorded one once it is
             changed: then `changed` is of other days, and to be compared with this. Else None.
+        base_details_on_other_days: likewise of `base_details`.
         uncounted: why nothing of it is counted, in words, if nothing is.
         without_effect: what of the change makes no difference to it, in words.
     """
@@ -71,6 +72,7 @@ class Outcome:
     changed_details: Details
     unknown: tuple[str, ...]
     base_on_other_days: Measures | None = None
+    base_details_on_other_days: Details | None = None
     uncounted: str | None = None
     without_effect: tuple[str, ...] = ()
 
@@ -108,22 +110,23 @@ def compare(
     is_another_day = bool(changed_days) and goes_another_way(group, other, as_they_were, as_changed)
     told = changed_days if is_another_day else changed
     return Outcome(
-        group.group_id,
-        _calibration(group, as_they_were),
-        _middle([one.measures for one in base]),
-        (_expected if is_another_day else _middle)([one.measures for one in told]),
-        _spread([one.measures for one in (*base, *base_days)]),
-        _spread([one.measures for one in (*changed, *changed_days)]),
-        mean_of([one.details for one in base]),
-        mean_of([one.details for one in told]),
-        (
+        group_id=group.group_id,
+        calibration=_calibration(group, as_they_were),
+        base=_middle([one.measures for one in base]),
+        changed=(_expected if is_another_day else _middle)([one.measures for one in told]),
+        base_spread=_spread([one.measures for one in (*base, *base_days)]),
+        changed_spread=_spread([one.measures for one in (*changed, *changed_days)]),
+        base_details=mean_of([one.details for one in base]),
+        changed_details=mean_of([one.details for one in told]),
+        unknown=(
             *group.unknown,
             *assumed(group.plan, other, change),
             *formed_too_late(group.plan, group.partitions, as_they_were, as_changed),
         ),
-        _expected([one.measures for one in base_days]) if is_another_day else None,
-        why_nothing_is_counted(group.plan, group.formed_ms, Span(*span)),
-        tuple(without_effect(group.plan, other, change)),
+        base_on_other_days=_expected([one.measures for one in base_days]) if is_another_day else None,
+        base_details_on_other_days=mean_of([one.details for one in base_days]) if is_another_day else None,
+        uncounted=why_nothing_is_counted(group.plan, group.formed_ms, Span(*span)),
+        without_effect=tuple(without_effect(group.plan, other, change)),
     )
 
 

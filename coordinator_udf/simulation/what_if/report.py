@@ -10,7 +10,7 @@ from typing import Any
 from coordinator_udf.simulation.measures import Measures
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.comparison import Calibration, Outcome, Spread
-from coordinator_udf.simulation.what_if.details import Details, RefusedMember
+from coordinator_udf.simulation.what_if.details import RefusedMember
 from coordinator_udf.simulation.what_if.rebalances import Rebalance
 
 _TITLES = {
@@ -55,7 +55,7 @@ def report_lines(outcomes: Sequence[Outcome], left_out: Mapping[str, str]) -> It
         base, changed = _sum([o.base for o in outcomes]), _sum([o.changed for o in outcomes])
         for name, title in _TITLES.items():
             yield _line(title, base[name], changed[name])
-        yield from _in_all([o.base_details for o in outcomes], [o.changed_details for o in outcomes])
+        yield from _in_all(outcomes)
     for group_id, why in left_out.items():
         yield f"{group_id}: not simulated, and in no figure: {why}"
 
@@ -101,9 +101,10 @@ def _detail_lines(outcome: Outcome) -> Iterator[str]:
     base, changed = outcome.base_details, outcome.changed_details
     yield from _refused_lines("as it was", base.refused_members)
     yield from _refused_lines("as changed", changed.refused_members)
-    yield from _in_all([base], [changed])
-    yield from _each("seconds stopped", base.stopped_s, changed.stopped_s)
-    yield from _each("seconds without owner", base.unowned_s, changed.unowned_s)
+    yield from _in_all([outcome])
+    before = outcome.base_details_on_other_days or base
+    yield from _each("seconds stopped", base.stopped_s, changed.stopped_s, before.stopped_s)
+    yield from _each("seconds without owner", base.unowned_s, changed.unowned_s, before.unowned_s)
 
 
 def _refused_lines(when: str, members: Mapping[str, RefusedMember]) -> Iterator[str]:
@@ -115,21 +116,31 @@ def _refused_lines(when: str, members: Mapping[str, RefusedMember]) -> Iterator[
         yield f"  refused for good, {when}: {len(members) - _MOST_LINES} more"
 
 
-def _in_all(base: Sequence[Details], changed: Sequence[Details]) -> Iterator[str]:
-    refused = [sum(one.refused_commits for one in found) for found in (base, changed)]
-    stopped_s = [sum(sum(one.stopped_s.values()) for one in found) for found in (base, changed)]
-    yield _changed_line("refused commits", *refused)
+def _in_all(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    found = (
+        [one.base_details for one in outcomes],
+        [one.changed_details for one in outcomes],
+        [one.base_details_on_other_days or one.base_details for one in outcomes],
+    )
+    yield _changed_line("refused commits", *(sum(one.refused_commits for one in details) for details in found))
+    stopped_s = (sum(sum(one.stopped_s.values()) for one in details) for details in found)
     yield _changed_line("member-seconds stopped", *stopped_s)
 
 
-def _each(title: str, base: Mapping[str, float], changed: Mapping[str, float]) -> Iterator[str]:
-    """Yields a line for each member or partition, of many only for those that lost most."""
+def _each(
+    title: str, base: Mapping[str, float], changed: Mapping[str, float], changed_from: Mapping[str, float]
+) -> Iterator[str]:
+    """Yields a line for each member or partition, of many only for those that lost most.
+
+    Args:
+        changed_from: what the change is told from.
+    """
     both = {name: (base.get(name, 0.0), changed.get(name, 0.0)) for name in {**base, **changed}}
     most = set(sorted(both, key=lambda name: max(both[name]), reverse=True)[:_MOST_LINES])
     yield f"  {title}"
     for name, times_s in both.items():
         if name in most:
-            yield _changed_line(f"  {name}", *times_s)
+            yield _changed_line(f"  {name}", *times_s, changed_from.get(name, 0.0))
     if len(both) > len(most):
         yield f"    and {len(both) - len(most)} with less"
 
@@ -138,8 +149,8 @@ def _line(title: str, before: float, after: float) -> str:
     return f"  {title:<32} {_figure(before):>10} -> {_figure(after):>10}"
 
 
-def _changed_line(title: str, before: float, after: float) -> str:
-    return f"{_line(title, before, after)}   {_change(before, after)}"
+def _changed_line(title: str, before: float, after: float, changed_from: float) -> str:
+    return f"{_line(title, before, after)}   {_change(changed_from, after)}"
 
 
 def _change(before: float, after: float) -> str:
@@ -154,16 +165,15 @@ def _other_days_lines(base: Measures) -> Iterator[str]:
 
 
 def _details(outcome: Outcome) -> dict[str, Any]:
-    base, changed = outcome.base_details, outcome.changed_details
-    return {
-        "refused_commits": {"base": base.refused_commits, "changed": changed.refused_commits},
-        "stopped_s": {"base": base.stopped_s, "changed": changed.stopped_s},
-        "unowned_s": {"base": base.unowned_s, "changed": changed.unowned_s},
-        "refused_members": {
-            "base": {name: asdict(one) for name, one in base.refused_members.items()},
-            "changed": {name: asdict(one) for name, one in changed.refused_members.items()},
-        },
+    found = {"base": outcome.base_details, "changed": outcome.changed_details}
+    refused = {
+        when: {name: asdict(one) for name, one in details.refused_members.items()} for when, details in found.items()
     }
+    if outcome.base_details_on_other_days is not None:
+        found["base_on_other_days"] = outcome.base_details_on_other_days
+    names = ("refused_commits", "stopped_s", "unowned_s")
+    figures = {name: {when: getattr(details, name) for when, details in found.items()} for name in names}
+    return {**figures, "refused_members": refused}
 
 
 def _when(rebalance: Rebalance | None) -> str:

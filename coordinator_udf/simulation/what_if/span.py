@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.simulation.plan import WorldPlan
+from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.what_if.processes import arrived_ms
 from coordinator_udf.user_errors import InputError
 
@@ -85,13 +85,13 @@ def why_nothing_is_counted(plan: WorldPlan, formed_ms: int, span: Span) -> str |
 def _disturbed_ms(plan: WorldPlan, formed_ms: int) -> int | None:
     """Returns when something first disturbs a group; None if nothing does.
 
-    A process stalls, closes or is killed; or, once the group was formed, somebody subscribes to other topics, a topic
-    grows or is deleted, the coordinator goes away, or an administrator removes a member.
+    A process stalls, hangs, closes or is killed; or, once the group was formed, somebody subscribes to other topics, a
+    topic grows or is deleted, the coordinator goes away, or an administrator removes a member.
     """
     times = [
         time
         for member in plan.members
-        for time in (member.close_at_ms, member.crash_at_ms, *(stall.at_ms for stall in member.stalls))
+        for time in (member.close_at_ms, member.crash_at_ms, *_stands_still_ms(member))
         if time is not None
     ]
     others = [at_ms for member in plan.members for at_ms, _ in member.resubscribes]
@@ -100,6 +100,10 @@ def _disturbed_ms(plan: WorldPlan, formed_ms: int) -> int | None:
     others += [removal.at_ms for removal in plan.removals]
     times += [at_ms for at_ms in others if at_ms > formed_ms]
     return plan.start_ms + min(times) if times else None
+
+
+def _stands_still_ms(member: MemberPlan) -> list[int]:
+    return [*(stall.at_ms for stall in member.stalls), *(hang.at_ms for hang in member.hangs)]
 
 
 def _shutdown_ms(plan: WorldPlan) -> int | None:
@@ -112,7 +116,7 @@ def _shutdown_ms(plan: WorldPlan) -> int | None:
         return None
     before = [member.start_ms for member in plan.members]
     before += [member.crash_at_ms for member in plan.members if member.crash_at_ms is not None]
-    before += [stall.at_ms for member in plan.members for stall in member.stalls]
+    before += [time_ms for member in plan.members for time_ms in _stands_still_ms(member)]
     closes = sorted((m.close_at_ms for m in members if m.close_at_ms is not None), reverse=True)
     all_else_ms = max(before)
     begun_ms: int | None = None
