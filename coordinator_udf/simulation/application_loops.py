@@ -126,6 +126,10 @@ class ApplicationLoops:
             if not process.lives:
                 self._history.settles(self._agenda.now_ms, process.plan.group_id, name, is_settled=True)
 
+    def _resumes_after(self, process: Process, length_ms: int) -> None:
+        process.resumes_ms = self._agenda.now_ms + length_ms
+        self._agenda.at(process.resumes_ms, e.Resumes(process.name))
+
     def _living(self, name: str) -> Process | None:
         process = self._processes.get(name)
         return process if process is not None and process.lives else None
@@ -136,16 +140,17 @@ class ApplicationLoops:
             case e.Polls() if process.poll_at_ms == self._agenda.now_ms and process.doing is Doing.RUNNING:
                 process.poll_at_ms = None
                 self._go_on(process)
-            case e.Stalls(name, length_ms) if process.doing is Doing.RUNNING:
+            case e.Stalls(_, length_ms) if process.doing is Doing.RUNNING:
                 self._poll(process)
                 if process.has_failed:
                     return
                 process.doing = Doing.STALLED
                 process.poll_at_ms = None
                 self._members.tell(process, "stall")
-                process.resumes_ms = self._agenda.now_ms + length_ms
-                self._agenda.at(process.resumes_ms, e.Resumes(name))
-            case e.Resumes() if process.doing is Doing.STALLED:
+                self._resumes_after(process, length_ms)
+            case e.Stalls(_, length_ms) if process.doing is Doing.STALLED:
+                self._resumes_after(process, max(length_ms, process.resumes_ms - self._agenda.now_ms))
+            case e.Resumes() if process.doing is Doing.STALLED and self._agenda.now_ms >= process.resumes_ms:
                 self._members.tell(process, "resume")
                 process.doing = Doing.RUNNING
                 process.loop_ms = self._agenda.now_ms

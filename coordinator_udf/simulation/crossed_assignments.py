@@ -6,7 +6,6 @@ from collections import defaultdict
 from typing import Final
 
 from coordinator_udf.members.inputs import TopicPartition
-from coordinator_udf.simulation.events import topic_id
 from coordinator_udf.simulation.history import History
 
 #: A member says what it owned before in the moment in which it is given more. So long may that be under way, and wait
@@ -26,7 +25,8 @@ class CrossedAssignments:
     """
 
     def __init__(self, history: History) -> None:
-        self._taken_ms: dict[tuple[str, _Partition], list[int]] = defaultdict(list)
+        #: By a process and a partition of a topic's name: one that was made again has another id.
+        self._taken_ms: dict[tuple[str, TopicPartition], list[int]] = defaultdict(list)
         before: dict[str, frozenset[_Partition]] = {}
         for record in history.records(("ConsumerGroupCurrentMemberAssignment",)):
             member_id, value = record.member_id or "", record.value
@@ -37,8 +37,8 @@ class CrossedAssignments:
             taken = before.get(member_id, frozenset()) - assigned - _partitions(value["partitionsPendingRevocation"])
             before[member_id] = assigned
             process = history.process_of.get(member_id, member_id)
-            for partition in taken:
-                self._taken_ms[process, partition].append(record.ts_ms)
+            for made, number in taken:
+                self._taken_ms[process, TopicPartition(history.topic_names[made], number)].append(record.ts_ms)
 
     def took(self, process: str, partition: TopicPartition, given_ms: int, ts_ms: int) -> bool:
         """Tells whether a partition was taken back from a process in the moment in which it was given it.
@@ -47,7 +47,7 @@ class CrossedAssignments:
             given_ms: when its application was given it, in milliseconds since the epoch.
             ts_ms: by when; it still has it.
         """
-        taken_ms = self._taken_ms.get((process, (topic_id(partition.topic), partition.partition)), ())
+        taken_ms = self._taken_ms.get((process, partition), ())
         # Before, where the member was yet to hear of it.
         return any(abs(at_ms - given_ms) <= _UNDER_WAY_MS and at_ms <= ts_ms for at_ms in taken_ms)
 

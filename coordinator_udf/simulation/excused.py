@@ -63,7 +63,9 @@ class Excused:
                 process = self._process_of.get(happened.member_id, "")
                 if self._members.get(process, happened.member_id) == happened.member_id:
                     self._removed[process] = happened
-        if event.event == "stall":
+        if event.event == "start":
+            self._forget(event.process)
+        elif event.event == "stall":
             self._stalled.add(event.process)
         elif event.event == "close":
             self._closes_ms[event.process] = event.ts_ms
@@ -74,6 +76,13 @@ class Excused:
             self._is_hearing.discard(event.process)
             self._removed.pop(event.process, None)
             self._gone.discard(event.process)
+
+    def _forget(self, process: str) -> None:
+        """Forgets what excused a process that ended and is started again under its name."""
+        for excused in (self._stalled, self._is_hearing, self._gone):
+            excused.discard(process)
+        self._removed.pop(process, None)
+        self._closes_ms.pop(process, None)
 
     def _learns(self, told: KnownMembership) -> None:
         if told.number <= 0:

@@ -72,7 +72,7 @@ def _may_go(history: History, one: _Deleted) -> bool:
     if empty_ms is None:
         return not _has_owner(history, one)
     # In a group of KIP-848 it counts from the commit, also where the group has been empty for less.
-    return _has_kip_848(history, one.group_id) or one.ts_ms - empty_ms >= history.retention_ms
+    return _had_kip_848(history, one) or one.ts_ms - empty_ms >= history.retention_ms
 
 
 def _empty_since_ms(history: History, group_id: str, ts_ms: int) -> int | None:
@@ -88,8 +88,12 @@ def _empty_since_ms(history: History, group_id: str, ts_ms: int) -> int | None:
     return since_ms
 
 
-def _has_kip_848(history: History, group_id: str) -> bool:
-    return any(event.process in history.kip_848 for event in history.events if event.group_id == group_id)
+def _had_kip_848(history: History, one: _Deleted) -> bool:
+    return any(
+        event.process in history.kip_848
+        for event in history.events
+        if event.group_id == one.group_id and event.ts_ms <= one.ts_ms
+    )
 
 
 def _has_owner(history: History, one: _Deleted) -> bool:

@@ -222,6 +222,7 @@ class History:
         classic_max_size, consumer_max_size: how many members a group of either type may have.
         memberships: what members knew of their memberships, each time that changed.
         unsettled: the times in which processes were not stable, those excepted that aren't over.
+        topic_names: of all topics that there were, by their ids.
         lost_joins: when processes gave up waiting for the answer to a JoinGroup that got lost.
         quiet_from_ms: when all that the plan has in store was over.
         quiet_ms: how long members may take to be stable from then on; None: up to the end.
@@ -299,6 +300,7 @@ class History:
     even_groups: dict[str, bool] = field(default_factory=dict)
     with_static_members: frozenset[str] = frozenset()
     known_partitions: dict[str, dict[str, int]] = field(default_factory=dict)
+    topic_names: Mapping[str, str] = field(default_factory=dict)
     _known: dict[str, tuple[str, int, bool]] = field(default_factory=dict)
     _unsettled_since_ms: dict[str, int] = field(default_factory=dict)
 

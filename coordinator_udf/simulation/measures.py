@@ -139,8 +139,18 @@ def dismissals(decisions: Iterable[Decisions], asked: Collection[tuple[int, str]
     ]
 
 
-def conclude(history: History, decisions: list[Decisions], of_each_shard: list[list[Decisions]]) -> None:
-    """Puts what a world's coordinator decided into its history, and whose memberships ended with it."""
+def conclude(
+    history: History,
+    topic_names: Mapping[str, str],
+    decisions: list[Decisions],
+    of_each_shard: list[list[Decisions]],
+) -> None:
+    """Puts what a world's coordinator decided into its history, and whose memberships ended with it.
+
+    Args:
+        topic_names: of all topics that there were, by their ids.
+    """
+    history.topic_names = topic_names
     history.decisions, history.decided_by_each = decisions, of_each_shard
     history.removals = removals(decisions)
     history.replacements = replacements(decisions)

@@ -59,7 +59,7 @@ def uneven(history: History, living: LivingOwners, without_place: AbstractSet[st
         if group_id not in history.even_groups or group_id in waiting or alive & not_told:
             continue
         wishes = {frozenset(wanted_topics(history, process)) for process in alive}
-        topics = next(iter(wishes)) if len(wishes) == 1 else ()
+        topics = sorted(next(iter(wishes))) if len(wishes) == 1 else []
         partitions = [TopicPartition(topic, number) for topic in topics for number in range(history.partitions[topic])]
         owned = {partition: owners.of(partition) for partition in partitions}
         if not all(len(names) == 1 and names <= alive for names in owned.values()):

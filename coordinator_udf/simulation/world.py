@@ -166,7 +166,7 @@ class World:
         self.advance(self._plan.start_ms + self._plan.end_ms)
         self._commits.look()
         self.history.waiting = still_waiting(self._processes, self._network, self.history)
-        conclude(self.history, self._coordinator.decisions, self._coordinator.decided_by_each())
+        conclude(self.history, self._topics.names(), self._coordinator.decisions, self._coordinator.decided_by_each())
         return self.history
 
     # ---- time
@@ -176,7 +176,8 @@ class World:
         last_ms = agenda.now_ms
         self._deadlines.plan()
         if skipping is not None and last_ms >= skipping.look_ms:
-            skipping.look()
+            skipping.look()  # It may change what members wait for next.
+            self._deadlines.plan()
         queued = agenda.next_ms(never_ms)
         member = self._deadlines.next()
         own = never_ms if member is None else max(member[0], last_ms)
@@ -366,6 +367,7 @@ class World:
             case ErrorRaised(op, class_name, message):
                 self.tell(process, "error", detail=f"{op}: {class_name}: {message}")
                 if op == "close":
+                    self.tell(process, "closed")
                     self.end(process)
                 elif op == "poll":
                     process.is_told_fatal = process.is_fatal

@@ -48,6 +48,18 @@ def test_a_member_of_a_group_reads_what_comes_while_its_application_stands_still
     assert sum(beats_ms[0] + 5_000 < time < beats_ms[0] + 20_000 for time in beats_ms) in range(14, 17)
 
 
+@pytest.mark.parametrize(("length_ms", "goes_on_ms"), [(60_000, 80_000), (5_000, 40_000), (20_000, 40_000)])
+def test_a_stall_in_another_one_lasts_until_both_are_over(length_ms: int, goes_on_ms: int) -> None:
+    stalls = Stall(10_000, 30_000), Stall(20_000, length_ms)
+    member = MemberPlan("m", 1, "g", ("t",), 1_000, _CLASSIC, stalls=stalls)
+    plan = WorldPlan((member,), (TopicPlan("t", 4),), 120_000)
+    events = [event for event in World(plan, 1).run().events if event.event in {"stall", "resume"}]
+    assert [(event.event, event.ts_ms - plan.start_ms) for event in events] == [
+        ("stall", 10_000),
+        ("resume", goes_on_ms),
+    ]
+
+
 @pytest.mark.parametrize("process_ms", [50, 3_000])
 def test_an_application_that_works_long_reads_with_its_next_poll(process_ms: int) -> None:
     answered = _answered(MemberPlan("m", 1, "g", ("t",), 1_000, _CLASSIC, poll_ms=10, process_ms=process_ms))

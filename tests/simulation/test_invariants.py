@@ -113,6 +113,17 @@ def test_a_plan_tells_which_topics_are_made_again() -> None:
     assert WorldPlan((), topics, 1_000).topics_made_again() == [(900, "t")]
 
 
+@pytest.mark.parametrize("is_started_again", [False, True])
+def test_who_is_started_again_under_its_name_isnt_excused_for_what_it_was_before(is_started_again: bool) -> None:
+    """A process that stands still may believe to own what is another's; the next one of its name doesn't."""
+    history = History(0, 100, {"t": 1}, process_of={"m": "a/1", "n": "b/1"})
+    history.events = [_event(0, "a", "start"), _event(1, "b", "start"), _event(20, "a", "stall")]
+    if is_started_again:
+        history.events += [_event(30, "a", "close"), _event(31, "a", "closed"), _event(40, "a", "start")]
+    _given_to_b_while_a_has_it(history)
+    assert ("two owners" in _kinds(history)) == is_started_again
+
+
 # ---- at the end
 
 

@@ -118,7 +118,7 @@ def _run(recording: RecordedMembers, ids: Mapping[RequestKey, str]) -> MemberVer
     identical = 0
     expected = _expected(recording)
     comparable = _Comparable(recording)
-    for whose in expected.keys() | trace.lines.keys():
+    for whose in sorted(expected.keys() | trace.lines.keys()):
         number = 0
         for wanted, found in zip_longest(expected[whose], trace.lines[whose]):
             if wanted is not None:
