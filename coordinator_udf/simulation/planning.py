@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import ceil
 
 from coordinator_udf.simulation.scenario import draw_world
 from coordinator_udf.simulation.scenario_fields import Scenario
@@ -72,7 +73,8 @@ class FleetLoad:
 
 def fleet_load(scenario: Scenario, members: int, worlds: int) -> FleetLoad:
     """Runs worlds of a scenario and reckons from them what so many members ask for."""
-    count = round(scenario.end_s) + 1
+    # What happens in the world's last moment belongs to its last second.
+    count = max(1, ceil(scenario.end_s))
     requests = [Counter[str]() for _ in range(count)]
     settled, living, state_bytes = [0] * count, [0] * count, [0] * count
     sampled, settled_ms = 0, 0
@@ -89,7 +91,8 @@ def fleet_load(scenario: Scenario, members: int, worlds: int) -> FleetLoad:
             state_bytes[second] += max(0, world.state_bytes() - empty_bytes)
         history = world.run()
         sampled += len({(member.group_id, member.client_id) for member in plan.members})
-        settled_ms += max((event.ts_ms for event in history.events), default=plan.start_ms) - plan.start_ms
+        told_ms = (event.ts_ms for event in history.events if event.event == "assigned")
+        settled_ms += max(told_ms, default=plan.start_ms) - plan.start_ms
         for request in history.answered:
             requests[min(count - 1, (request.arrived_ms - plan.start_ms) // 1000)][request.api] += 1
     seconds = tuple(

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 from coordinator_udf.log.embedded import EmbeddedLog
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.inputs.broker_log.topics import topic_changes
 from coordinator_udf.simulation.what_if.change import Change
 from coordinator_udf.simulation.what_if.comparison import compare
 from coordinator_udf.simulation.what_if.group_log import GroupLog, read_groups
@@ -78,6 +79,38 @@ def test_the_log_of_a_live_coordinator_stands_beside_its_tables(tmp_path: Path) 
     log.close()
     own = _groups(tmp_path / "tables")
     assert {name: len(group.rebalances) for name, group in own.items()} == {"crash-a": 5, "crash-b": 2}
+
+
+def test_topics_of_the_tables_come_grow_and_go(tmp_path: Path) -> None:
+    """Each row has the whole list; one that has another id than before was made again."""
+    lists = [{"a": (2, "A"), "b": (1, "B")}, {"a": (4, "A")}, {"a": (4, "A"), "b": (3, "B2")}, {"a": (4, "A2")}]
+    rows = [
+        row
+        for number, topics in enumerate(lists)
+        for row in control_rows(
+            partitions=2,
+            log_ts=1_000 * number,
+            api="TopicMetadata",
+            body={"topics": [{"name": name, "partitions": count, "id": id_} for name, (count, id_) in topics.items()]},
+        )
+    ]
+    answers, requests = answers_and_rows(read_entries(SAMPLE_LOG))
+    write_tables(tmp_path, answers, [*rows, *(row for row in requests if row["api"] != "TopicMetadata")])
+    changes = [
+        (change.ts_us // 1_000_000, change.kind, change.name, change.partitions)
+        for entry in read_entries(tmp_path)
+        for change in topic_changes(entry)
+    ]
+    assert changes == [
+        (0, "create", "a", 2),
+        (0, "create", "b", 1),
+        (1, "delete", "b", 0),
+        (1, "grow", "a", 4),
+        (2, "create", "b", 3),
+        (3, "delete", "a", 0),
+        (3, "delete", "b", 0),
+        (3, "create", "a", 4),
+    ]
 
 
 def test_tables_without_requests_are_refused(tmp_path: Path) -> None:

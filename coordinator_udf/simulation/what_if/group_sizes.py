@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,13 +28,19 @@ def _is_refused(entry: Entry) -> bool:
 
 
 def _largest_generation(entries: Iterable[Entry]) -> int:
-    """Returns how many members a generation had at most: a group that refuses others has been full."""
-    joined = [
-        entry.response["generationId"]
-        for entry in entries
-        if entry.api == "JoinGroup" and entry.response and not entry.response["errorCode"]
-    ]
-    return max(Counter(joined).values(), default=0)
+    """Returns how many members a generation had at most: a group that refuses others has been full.
+
+    Numbers begin anew with a group that is made again. Who joins twice, also as the next process of a static member,
+    has one place.
+    """
+    members: dict[tuple[int, int], set[str]] = defaultdict(set)
+    life, number = 0, 0
+    for entry in entries:
+        if entry.api == "JoinGroup" and entry.response and not entry.response["errorCode"]:
+            life += entry.response["generationId"] < number
+            number = entry.response["generationId"]
+            members[life, number].add(entry.request.get("groupInstanceId") or entry.response["memberId"])
+    return max(map(len, members.values()), default=0)
 
 
 def _sizes_when_refused(entries: Sequence[Entry]) -> Iterable[int]:

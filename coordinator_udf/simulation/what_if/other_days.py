@@ -13,6 +13,7 @@ from random import Random
 
 from coordinator_udf.settings.coordinator import Settings
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
+from coordinator_udf.simulation.process_names import client_and_run
 
 
 def on_another_day(plan: WorldPlan, formed_ms: int, seed: int) -> WorldPlan:
@@ -26,7 +27,16 @@ def on_another_day(plan: WorldPlan, formed_ms: int, seed: int) -> WorldPlan:
     later_ms: dict[str, int] = {}
     for member in plan.members:
         later_ms.setdefault(member.client_id, draws.randrange(_interval_ms(member, of_coordinator_ms)))
-    return replace(plan, members=tuple(_drawn(member, later_ms, formed_ms) for member in plan.members))
+    removals = (
+        replace(one, at_ms=_later(one.at_ms, later_ms[client_and_run(one.process)[0]], formed_ms))
+        for one in plan.removals
+    )
+    members = (_drawn(member, later_ms, formed_ms) for member in plan.members)
+    return replace(plan, members=tuple(members), removals=tuple(removals))
+
+
+def _later(at_ms: int, by_ms: int, formed_ms: int) -> int:
+    return at_ms + by_ms if at_ms > formed_ms else at_ms
 
 
 def _interval_ms(member: MemberPlan, of_coordinator_ms: int) -> int:
@@ -38,7 +48,7 @@ def _drawn(member: MemberPlan, later_ms: Mapping[str, int], formed_ms: int) -> M
     by_ms = later_ms[member.client_id]
 
     def later(at_ms: int) -> int:
-        return at_ms + by_ms if at_ms > formed_ms else at_ms
+        return _later(at_ms, by_ms, formed_ms)
 
     return replace(
         member,

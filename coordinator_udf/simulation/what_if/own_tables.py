@@ -160,16 +160,26 @@ def _goes_on(api: str, request: Mapping[str, Any], response: Mapping[str, Any]) 
 
 
 class _Topics:
-    """Tells of the lists of topics that the log has as the creations and growths that make them."""
+    """Tells of the lists of topics that the log has as the creations, growths and deletions that make them."""
 
     def __init__(self) -> None:
-        self._known: dict[str, int] = {}
+        #: By name: how many partitions, and the id.
+        self._known: dict[str, tuple[int, str]] = {}
 
     def changes(self, number: int, row: Mapping[str, Any]) -> Iterator[Entry]:
-        """Yields a creation for each new topic, and a growth for each that has more partitions."""
-        for topic in msgspec.json.decode(row["body"])["topics"]:
-            name, partitions = topic["name"], topic["partitions"]
-            known = self._known.get(name)
+        """Yields a deletion for each topic that is no more, a creation for each new one, and growths.
+
+        One that was made again, as its id tells, is deleted first.
+        """
+        listed = {topic["name"]: topic for topic in msgspec.json.decode(row["body"])["topics"]}
+        for name, (_, topic_id) in list(self._known.items()):
+            if name not in listed or listed[name]["id"] != topic_id:
+                del self._known[name]
+                gone = {"name": name, "topicId": topic_id, "errorCode": 0}
+                yield _change(number, row, "DeleteTopics", {"topics": []}, {"responses": [gone]})
+        for name, topic in listed.items():
+            partitions = topic["partitions"]
+            known, _ = self._known.get(name, (None, ""))
             if known is None:
                 made = {"name": name, "numPartitions": partitions, "topicId": topic["id"], "errorCode": 0}
                 yield _change(number, row, "CreateTopics", {"topics": []}, {"topics": [made]})
@@ -177,7 +187,7 @@ class _Topics:
                 grown = [{"name": name, "count": partitions}]
                 results = [{"name": name, "errorCode": 0}]
                 yield _change(number, row, "CreatePartitions", {"topics": grown}, {"results": results})
-            self._known[name] = max(partitions, known or 0)
+            self._known[name] = max(partitions, known or 0), topic["id"]
 
 
 def _change(number: int, row: Mapping[str, Any], api: str, request: dict[str, Any], response: dict[str, Any]) -> Entry:

@@ -91,7 +91,7 @@ def wanted_topics(
         for name in [name for name, count in partitions.items() if count and name not in here]:
             partitions[name] = 0
             plans.append(TopicPlan(name, 0, at_ms))
-    deleted = [name for name, count in partitions.items() if not count]
+    deleted = dict.fromkeys(plan.name for plan in plans if not plan.partitions)
     unknown += [f"who should have the partitions of {name} when it is deleted: they aren't counted" for name in deleted]
     unknown += [f"the partitions of the topic {name}, which is left out" for name in sorted(wanted - partitions.keys())]
     return tuple(plans)
