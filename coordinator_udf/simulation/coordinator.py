@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from random import Random
 from typing import Any
@@ -89,12 +90,18 @@ def misses_topic(answer: Answered) -> bool:
     return any(error in _NO_TOPIC for error in commit_errors(answer.body))
 
 
+def _gives_no_id(answer: Answer, request_id: str) -> bool:
+    """Tells whether an answer refuses a JoinGroup without giving an id to join with."""
+    return answer.request_id == request_id and bool(answer.body["errorCode"]) and not answer.body["memberId"]
+
+
 class MemberIds:
     """The ids that the coordinator gives to classic members: those of their plans, then drawn ones."""
 
     def __init__(self, members: Iterable[MemberPlan], draws: Random) -> None:
         known = list(members)
-        self._planned = {member.name: list(member.member_ids) for member in known if member.member_ids}
+        #: Those that were not given yet.
+        self._planned = {member.name: deque(member.member_ids) for member in known if member.member_ids}
         self._shared = {member.name: member.sent_client_id for member in known}
         self._clients: dict[str, tuple[str, str]] = {}
         self._draws = draws
@@ -108,13 +115,19 @@ class MemberIds:
         return known
 
     def proposed_to(self, member: str, request: Request) -> str | None:
-        """Returns the id for a member that joins without one; None for any other request."""
+        """Returns the id for a member that joins, if it joins without one; None for any other request."""
         if request.api != "JoinGroup":
             return None
         planned = self._planned.get(member)
         if planned and not request.body["memberId"]:
-            return planned.pop(0)
+            return planned[0]
         return f"{self.client_of(member)[0]}-{drawn_id(self._draws)}"
+
+    def take(self, member: str, proposed: str) -> None:
+        """Takes note that a member that joins was given the id that was proposed."""
+        planned = self._planned.get(member)
+        if planned and planned[0] == proposed:
+            planned.popleft()
 
 
 class SimulatedCoordinator:
@@ -181,6 +194,7 @@ class SimulatedCoordinator:
         request_id = str(self._numbers)
         self._asked[request_id] = connection, request
         client_id, client_host = self._member_ids.client_of(connection.member)
+        proposed = self._member_ids.proposed_to(connection.member, request)
         placed = self._placed_of(request.body["groupId"])
         shard = placed if placed.is_at(request.to) else self._elsewhere
         rows = request_rows(
@@ -192,9 +206,12 @@ class SimulatedCoordinator:
             client_id=client_id,
             client_host=client_host,
             body=request.body,
-            proposed_member_id=self._member_ids.proposed_to(connection.member, request),
+            proposed_member_id=proposed,
         )
-        return self._told(shard.handle(rows))
+        answers = shard.handle(rows)
+        if proposed is not None and not any(_gives_no_id(answer, request_id) for answer in answers):
+            self._member_ids.take(connection.member, proposed)
+        return self._told(answers)
 
     def remove(self, now_ms: int, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Answered]]:
         """Handles an administrator's LeaveGroup; returns its answer, and what others are answered."""

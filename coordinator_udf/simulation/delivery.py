@@ -343,7 +343,7 @@ class Delivery:
 
     def lose(self, connection: Connection) -> None:
         """Closes a connection that breaks."""
-        if self._network.has_lost(connection.member, "JoinGroup"):
+        if connection.has_lost("JoinGroup"):
             self._history.lost_joins.append((self._agenda.now_ms, connection.member))
         self.hang_up(connection)
 

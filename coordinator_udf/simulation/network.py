@@ -50,6 +50,10 @@ class Connection:
     breaks: bool = False
     is_open: bool = True
 
+    def has_lost(self, api: str) -> bool:
+        """Tells whether the answer to a request of an API that is waited for on it got lost."""
+        return any(request.api == api and request.req in self.lost for request in self.in_flight.values())
+
 
 class Network:
     """All connections of a world. What is drawn comes from the world's own generator.
@@ -92,11 +96,7 @@ class Network:
 
     def has_lost(self, member: str, api: str) -> bool:
         """Tells whether a member waits for the answer to a request of an API that got lost."""
-        return any(
-            request.api == api and request.req in connection.lost
-            for connection in self._connections[member].values()
-            for request in connection.in_flight.values()
-        )
+        return any(connection.has_lost(api) for connection in self._connections[member].values())
 
     def is_calm(self, now_ms: int, members: Collection[str]) -> bool:
         """Tells whether all that some members have in flight is on its way, and takes no longer than mostly."""

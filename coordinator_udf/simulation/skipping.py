@@ -42,6 +42,7 @@ class _Unit:
     """Groups whose stretches are left out together.
 
     Attributes:
+        groups: their ids.
         members: their processes' names.
         boundaries_ms: when the plan has something in store for them, in order.
         happened_ms: when something last happened that wasn't a heartbeat or a commit.

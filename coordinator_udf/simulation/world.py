@@ -2,8 +2,9 @@
 
 It is the same for the same seed.
 
-At one moment the coordinator's timers come first, then events in the order in which they were planned, then what
-members do by themselves: first who was woken less often, then by the names of their processes.
+At one moment calls of a recording come first, then the coordinator's timers, then events in the order in which they
+were planned, then what members do by themselves: first who was woken less often, then by the names of their
+processes.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class World:
             watcher: is told of all that happens.
 
         Raises:
-            SettingsError: a setting of the coordinator makes no sense.
+            SettingsError, BadRequest: a setting of the coordinator or a property of a member makes no sense.
         """
         self._plan = plan
         self._draws = Random(seed)

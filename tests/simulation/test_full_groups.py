@@ -53,6 +53,13 @@ def test_nobody_waits_for_who_was_given_an_id_and_is_turned_away_again_and_again
     assert "didn't wait" not in {one.kind for one in violations(history)}
 
 
+def test_who_is_turned_away_is_given_the_id_of_its_plan_when_it_comes_in() -> None:
+    third = _member("c", 1_000, _CLASSIC, member_ids=("c-first", "c-second"))
+    history = _run(2, _member("a", 0, _CLASSIC), _member("b", 100, _CLASSIC, close_at_ms=60_000), third)
+    assert len([one for one in history.turned_away if one.process == "c/1"]) > 10
+    assert [key for key, name in history.process_of.items() if name == "c/1"] == ["c-first"]
+
+
 @pytest.mark.parametrize("protocol", _PROTOCOLS)
 def test_who_is_turned_away_from_a_full_group_comes_in_when_there_is_room(protocol: str) -> None:
     of_all = _PROTOCOLS[protocol]
