@@ -11,7 +11,7 @@ from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Hang, Refusal, Stall
 from coordinator_udf.simulation.what_if.expiry import is_expiry
-from coordinator_udf.simulation.what_if.hangs import hangs
+from coordinator_udf.simulation.what_if.hangs import SILENT_INTERVALS, hangs
 from coordinator_udf.simulation.what_if.pace import Pace, pace_of
 from coordinator_udf.simulation.what_if.processes import (
     LoggedProcess,
@@ -19,9 +19,10 @@ from coordinator_udf.simulation.what_if.processes import (
     arrived_ms,
     begins,
     handled_ms,
+    leaves,
     member_id_of,
 )
-from coordinator_udf.simulation.what_if.properties import auto_commit_interval_ms, properties_of
+from coordinator_udf.simulation.what_if.properties import auto_commit_interval_ms, instance_id_of, properties_of
 from coordinator_udf.simulation.what_if.restarts import Restarts
 from coordinator_udf.simulation.what_if.strange_requests import strange_requests
 from coordinator_udf.simulation.what_if.subscriptions import subscribed_topics, subscriptions_of
@@ -32,8 +33,6 @@ _LATE_ANSWER_MS = 50
 _CLOSING_MS = 100
 #: A member that joins again so shortly after its SyncGroup was answered does it for what that told.
 _SOON_MS = 1_000
-#: A member that has been silent for so many of its intervals has ended.
-_SILENT_INTERVALS = 3
 #: One that was removed would have heard of it within one.
 _SILENT_REMOVED_INTERVALS = 1.5
 
@@ -102,7 +101,7 @@ def behaviour_of(
     interval_ms = int(properties["heartbeat.interval.ms"])
     subscriptions, regex = subscriptions_of(process, peers)
     close_ms, crash_ms = _end(process, interval_ms, commit_ms, of_log_ms[-1], unknown)
-    hung = () if process_is_static(process) else tuple(hangs(process, interval_ms, of_log_ms, restarts))
+    hung = () if instance_id_of(process) is not None else tuple(hangs(process, interval_ms, of_log_ms, restarts))
     unknown += strange_requests(process)
     learned = list(_learned(process))
     unknown += [f"why {process.name} ({process.run}) sends nothing for {one.length_ms} ms" for one in hung]
@@ -147,7 +146,7 @@ def _end(
         return _closed_ms(process, place), None
     answered = answered_ms(last)
     removed_ms = [time for time in process.removed_ms if time >= answered]
-    silent_ms = (_SILENT_REMOVED_INTERVALS if removed_ms else _SILENT_INTERVALS) * interval_ms
+    silent_ms = (_SILENT_REMOVED_INTERVALS if removed_ms else SILENT_INTERVALS) * interval_ms
     if log_end_ms - answered <= silent_ms:
         return None, None
     # It would have sent something by then.
@@ -158,7 +157,7 @@ def _end(
     if commits and commit_ms is not None:
         due.append(arrived_ms(commits[-1]) + commit_ms)
     ended_ms = (answered + max(min(due), answered)) / 2
-    what = "was killed or closed" if process_is_static(process) else "was killed"
+    what = "was killed or closed" if instance_id_of(process) is not None else "was killed"
     within_ms = max(min(due) - answered, 0)
     unknown.append(f"{process.name} ({process.run}) {what} within {within_ms:.0f} ms of its last request")
     return None, ended_ms
@@ -174,17 +173,11 @@ def _closed_ms(process: LoggedProcess, place: int) -> float:
 def _last_leave(process: LoggedProcess) -> int | None:
     """Returns the place of the request with which a process left for good; None if it didn't."""
     for place in range(len(process.entries) - 1, -1, -1):
-        if _leaves(process.entries[place]):
+        if leaves(process.entries[place]):
             return place
         if begins(process.entries[place]):
             return None
     return None
-
-
-def _leaves(entry: Entry) -> bool:
-    return entry.api == "LeaveGroup" or (
-        entry.api == "ConsumerGroupHeartbeat" and entry.request.get("memberEpoch", 0) < 0
-    )
 
 
 def was_let_in(process: LoggedProcess) -> bool:
@@ -196,22 +189,17 @@ def was_let_in(process: LoggedProcess) -> bool:
     )
 
 
-def process_is_static(process: LoggedProcess) -> bool:
-    """Returns whether a process is a static member, which says nothing when it closes."""
-    return any(entry.request.get("groupInstanceId") or entry.request.get("instanceId") for entry in process.entries)
-
-
 def _stalls(process: LoggedProcess, properties: dict[str, Any], restarts: Restarts) -> list[Stall]:
     """Returns the times in which the application didn't poll, from their start, in milliseconds since the epoch."""
     max_poll_ms = int(properties["max.poll.interval.ms"])
     stalls = []
     for place, entry in enumerate(process.entries):
-        back = [later for later in process.entries[place + 1 :] if begins(later)] if _leaves(entry) else []
-        if _leaves(entry) and (back or is_expiry(entry.request)):
+        back = [later for later in process.entries[place + 1 :] if begins(later)] if leaves(entry) else []
+        if leaves(entry) and (back or is_expiry(entry.request)):
             began_ms = arrived_ms(entry) - max_poll_ms
             ended_ms = arrived_ms(back[0]) if back else began_ms + 10 * max_poll_ms
             stalls.append(Stall(round(began_ms), round(ended_ms - began_ms)))
-    if not stalls and process_is_static(process):
+    if not stalls and instance_id_of(process) is not None:
         stalls = _silences(process, properties, max_poll_ms, restarts)
     return [*stalls, *_unheeded(process)]
 
@@ -232,7 +220,7 @@ def _unheeded(process: LoggedProcess) -> Iterator[Stall]:
 
 def _silences(process: LoggedProcess, properties: dict[str, Any], max_poll_ms: int, restarts: Restarts) -> list[Stall]:
     """Returns stalls of a static member, which doesn't leave: its heartbeats end with its poll interval."""
-    longest_ms = _SILENT_INTERVALS * int(properties["heartbeat.interval.ms"])
+    longest_ms = SILENT_INTERVALS * int(properties["heartbeat.interval.ms"])
     stalls = []
     for before, after in pairwise(process.entries):
         silent_ms = arrived_ms(after) - answered_ms(before)

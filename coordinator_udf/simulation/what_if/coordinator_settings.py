@@ -13,10 +13,6 @@ from coordinator_udf.simulation.what_if.rebalances import SESSION_EXPIRED, Rebal
 
 #: A join phase that ended so soon after the first member came had no initial delay.
 _NO_DELAY_MS = 1_000
-#: Kafka's default of group.initial.rebalance.delay.ms.
-_DEFAULT_DELAY_MS = 3_000
-#: Kafka's default of group.consumer.session.timeout.ms.
-_DEFAULT_SESSION_MS = 45_000
 
 
 def coordinator_settings(
@@ -35,23 +31,24 @@ def coordinator_settings(
     beats = [int(b.properties["heartbeat.interval.ms"]) for b in behaviours if "group.protocol" in b.properties]
     if beats:
         settings["group.consumer.heartbeat.interval.ms"] = beats[0]
-        settings["group.consumer.min.heartbeat.interval.ms"] = min(5_000, beats[0])
-        settings["group.consumer.max.heartbeat.interval.ms"] = max(15_000, beats[0])
+        settings |= _at_most("group.consumer.min.heartbeat.interval.ms", beats[0])
+        settings |= _at_least("group.consumer.max.heartbeat.interval.ms", beats[0])
         # The default, if it isn't told, wouldn't do for a heartbeat interval that is longer.
-        settings["group.consumer.session.timeout.ms"] = max(_DEFAULT_SESSION_MS, beats[0] + 1)
-        settings["group.consumer.max.session.timeout.ms"] = max(60_000, beats[0] + 1)
+        settings |= _at_least("group.consumer.session.timeout.ms", beats[0] + 1)
+        settings |= _at_least("group.consumer.max.session.timeout.ms", beats[0] + 1)
         if "group.consumer.session.timeout.ms" not in told:
             settings |= _guessed_session(_consumer_session_ms(behaviours, rebalances), beats[0], unknown)
     elif not any(behaviour.process.is_older for behaviour in behaviours):
         first = rebalances[0]
         is_delayed = first.duration_ms >= _NO_DELAY_MS
-        settings["group.initial.rebalance.delay.ms"] = _DEFAULT_DELAY_MS if is_delayed else 0
+        delay = "group.initial.rebalance.delay.ms"
+        settings[delay] = FIELDS[delay].default if is_delayed else 0
     else:
         unknown.append("the initial rebalance delay, for the group was there before the log: Kafka's default is taken")
     sessions = [asked for behaviour in behaviours if (asked := accepted_session_ms(behaviour.process)) is not None]
     if sessions:
-        settings["group.min.session.timeout.ms"] = max(0, min(6_000, *sessions))
-        settings["group.max.session.timeout.ms"] = max(1_800_000, *sessions)
+        settings |= _at_most("group.min.session.timeout.ms", max(0, min(sessions)))
+        settings |= _at_least("group.max.session.timeout.ms", max(sessions))
     return {**settings, **_bounds_of(told, settings), **told}
 
 
@@ -65,9 +62,19 @@ def _guessed_session(session_ms: int | None, heartbeat_ms: int, unknown: list[st
     unknown.append(f"the consumer protocol's session timeout is taken to be {session_ms} ms, by who was expelled")
     return {
         "group.consumer.session.timeout.ms": session_ms,
-        "group.consumer.min.session.timeout.ms": min(45_000, session_ms),
-        "group.consumer.max.session.timeout.ms": max(60_000, session_ms),
+        **_at_most("group.consumer.min.session.timeout.ms", session_ms),
+        **_at_least("group.consumer.max.session.timeout.ms", session_ms),
     }
+
+
+def _at_least(name: str, value: int) -> dict[str, int]:
+    """Returns Kafka's default of a setting, or more if that wouldn't do."""
+    return {name: max(FIELDS[name].default, value)}
+
+
+def _at_most(name: str, value: int) -> dict[str, int]:
+    """Returns Kafka's default of a setting, or less if that wouldn't do."""
+    return {name: min(FIELDS[name].default, value)}
 
 
 def _bounds_of(told: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, int]:
@@ -106,9 +113,10 @@ def _consumer_session_ms(behaviours: list[Behaviour], rebalances: list[Rebalance
     if not found:
         return None
     longest_ms = min(found)
-    for step_ms in (_DEFAULT_SESSION_MS, 5_000, 1_000):
+    default_ms: int = FIELDS["group.consumer.session.timeout.ms"].default
+    for step_ms in (default_ms, 5_000, 1_000):
         session_ms = int(longest_ms // step_ms) * step_ms
-        if session_ms > max(0, longest_ms - interval_ms) and (step_ms < _DEFAULT_SESSION_MS or session_ms == step_ms):
+        if session_ms > max(0, longest_ms - interval_ms) and (step_ms < default_ms or session_ms == step_ms):
             return session_ms
     return max(1_000, int(longest_ms // 1_000) * 1_000)
 

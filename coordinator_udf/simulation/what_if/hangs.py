@@ -11,11 +11,11 @@ from itertools import pairwise
 
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.plan import Hang
-from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms, leaves
 from coordinator_udf.simulation.what_if.restarts import Restarts
 
-#: A member that has been silent for so many of its intervals, between two requests, hung.
-_SILENT_INTERVALS = 3
+#: A member that has been silent for so many of its intervals hung, if it went on, or has ended.
+SILENT_INTERVALS = 3
 #: The part of a silence in which nobody may be silent: else it is the broker's.
 _SHARED = 0.5
 
@@ -31,7 +31,7 @@ def hangs(process: LoggedProcess, interval_ms: int, of_log_ms: Sequence[float], 
     for before, after in pairwise(process.entries):
         is_member = (is_member or _lets_in(before)) and not _ends(before)
         since_ms, until_ms = answered_ms(before), arrived_ms(after)
-        is_silent = until_ms - since_ms > _SILENT_INTERVALS * interval_ms
+        is_silent = until_ms - since_ms > SILENT_INTERVALS * interval_ms
         if not is_member or not is_silent or restarts.between(since_ms, until_ms):
             continue
         if _longest_silence_ms(of_log_ms, since_ms, until_ms) <= _SHARED * (until_ms - since_ms):
@@ -45,8 +45,7 @@ def _lets_in(entry: Entry) -> bool:
 
 def _ends(entry: Entry) -> bool:
     """Tells whether a member isn't one after a request, or is to do something for which its application has to poll."""
-    leaves = entry.api == "LeaveGroup" or entry.request.get("memberEpoch", 0) < 0
-    return leaves or entry.api == "JoinGroup" or bool((entry.response or {}).get("errorCode"))
+    return leaves(entry) or entry.api == "JoinGroup" or bool((entry.response or {}).get("errorCode"))
 
 
 def _longest_silence_ms(of_log_ms: Sequence[float], since_ms: float, until_ms: float) -> float:

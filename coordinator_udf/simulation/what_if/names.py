@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import count, pairwise
 
-from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms
+from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms, leaves
 from coordinator_udf.simulation.what_if.properties import instance_id_of
 
 
@@ -68,7 +68,7 @@ def _ended_ms(process: LoggedProcess, log_end_ms: float) -> float:
     """Returns when the last request of a process came, or the log's end if it is only silent as it has been before."""
     last_ms = arrived_ms(process.entries[-1])
     longest_ms = max((arrived_ms(b) - answered_ms(a) for a, b in pairwise(process.entries)), default=0.0)
-    has_left = process.entries[-1].api == "LeaveGroup" or process.entries[-1].request.get("memberEpoch", 0) < 0
+    has_left = leaves(process.entries[-1])
     is_there = not has_left and process.replaced_ms is None and log_end_ms - last_ms <= longest_ms
     return log_end_ms if is_there else last_ms
 

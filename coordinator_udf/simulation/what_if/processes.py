@@ -203,6 +203,11 @@ def error_codes(answer: Mapping[str, Any]) -> set[int | None]:
     return codes | {place["errorCode"] for topic in answer.get("topics") or () for place in topic["partitions"]}
 
 
+def leaves(entry: Entry) -> bool:
+    """Tells whether a request is one with which a member leaves its group."""
+    return entry.api == "LeaveGroup" or entry.request.get("memberEpoch", 0) < 0
+
+
 def begins(entry: Entry) -> bool:
     """Returns whether a request can be a process's first: one that joins."""
     if entry.api == "JoinGroup":

@@ -8,7 +8,7 @@ from math import ceil
 from statistics import median, median_low
 from typing import Any
 
-from coordinator_udf.members.config import METADATA_MAX_AGE_MS
+from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.simulation.what_if.processes import LoggedProcess, answered_ms, arrived_ms
@@ -20,15 +20,14 @@ STRATEGIES = {
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
-#: Kafka's default of heartbeat.interval.ms, for a process of which the log doesn't tell it.
-_DEFAULT_HEARTBEAT_MS = 3_000
-#: Kafka's default of request.timeout.ms; a JoinGroup may take max.poll.interval.ms and so much more in any case.
-_DEFAULT_REQUEST_MS = 30_000
+#: What a process had of which the log doesn't tell it: Kafka's defaults.
+_DEFAULTS = MemberConfig(group_id="-")
+#: A JoinGroup may take max.poll.interval.ms and so much more in any case.
 _JOIN_LAPSE_MS = 5_000
 #: What a consumer asks for that is set up with Kafka's defaults.
 _DEFAULT_JOIN: Mapping[str, Any] = {
-    "sessionTimeoutMs": 45_000,
-    "rebalanceTimeoutMs": 300_000,
+    "sessionTimeoutMs": _DEFAULTS.session_timeout_ms,
+    "rebalanceTimeoutMs": _DEFAULTS.max_poll_interval_ms,
     "protocols": [{"name": "range"}],
 }
 #: librdkafka sends a heartbeat as soon as its SyncGroup is answered, which tells nothing of its interval.
@@ -78,7 +77,7 @@ def properties_of(
     properties: dict[str, Any] = {
         "enable.auto.commit": commit_ms is not None,
         "heartbeat.interval.ms": _heartbeat_ms(process, unknown),
-        "metadata.max.age.ms": METADATA_MAX_AGE_MS,
+        "metadata.max.age.ms": _DEFAULTS.metadata_max_age_ms,
     }
     if commit_ms is not None:
         properties["auto.commit.interval.ms"] = commit_ms
@@ -112,7 +111,7 @@ def properties_of(
 def _request_timeout(process: LoggedProcess, properties: Mapping[str, Any]) -> dict[str, int]:
     """Returns the request timeout of a client that waited longer for an answer than one of Kafka's does by default."""
     waited_ms = max((answered_ms(entry) - arrived_ms(entry) for entry in process.entries), default=0.0)
-    if waited_ms <= max(_DEFAULT_REQUEST_MS, properties["max.poll.interval.ms"] + _JOIN_LAPSE_MS):
+    if waited_ms <= max(_DEFAULTS.request_timeout_ms, properties["max.poll.interval.ms"] + _JOIN_LAPSE_MS):
         return {}
     return {"request.timeout.ms": ceil(waited_ms / 10_000) * 10_000}
 
@@ -146,7 +145,7 @@ def _heartbeat_ms(process: LoggedProcess, unknown: list[str]) -> int:
     gaps = _gaps(process.of("Heartbeat")) or list(_first_gaps(process))
     if not gaps:
         unknown.append(f"the heartbeat interval of {process.name} is taken to be Kafka's default")
-        return _DEFAULT_HEARTBEAT_MS
+        return _DEFAULTS.heartbeat_interval_ms
     # Of few there may be as many that a rebalance or a silent broker stands between.
     return _rounded(median_low(gaps))
 
