@@ -159,35 +159,39 @@ def _disturbed(members: list[MemberPlan], fault: Fault, draws: Random) -> list[M
             continue
         in_turn = fault.kind in {"deploy", "migrate"}
         at_ms = start_ms + round(number // fault.wave * fault.every_s * 1000) if in_turn else _ms(fault.at_s, draws)
-        at_ms = max(at_ms, member.start_ms + 1)
-        length_ms = _ms(fault.length_s, draws)
-        match fault.kind:
-            case "stall":
-                changed[place] = replace(member, stalls=(*member.stalls, Stall(at_ms, length_ms)))
-                continue
-            case "hang":
-                changed[place] = replace(member, hangs=(*member.hangs, Hang(at_ms, length_ms)))
-                continue
-            case "cut":
-                changed[place] = replace(member, cuts=(*member.cuts, Cut(at_ms, length_ms)))
-                continue
-            case "slow":
-                slow = Slow(at_ms, length_ms, _ms(fault.by_s, draws))
-                changed[place] = replace(member, slow=(*member.slow, slow))
-                continue
-            case "subscribe":
-                changed[place] = replace(member, resubscribes=(*member.resubscribes, (at_ms, fault.topics)))
-                continue
-            case "crash":
-                changed[place] = replace(member, crash_at_ms=at_ms)
-            case _:
-                beside_ms = 0 if fault.overlap_s is None else _ms(fault.overlap_s, draws)
-                changed[place] = replace(member, close_at_ms=at_ms + beside_ms)
-        if fault.overlap_s is not None:
-            changed.append(_replacement(member, fault, at_ms))
-        elif fault.back_s is not None:
-            changed.append(_replacement(member, fault, at_ms + _ms(fault.back_s, draws)))
+        changed[place], *more = _after(member, fault, max(at_ms, member.start_ms + 1), draws)
+        changed += more
     return changed
+
+
+def _after(member: MemberPlan, fault: Fault, at_ms: int, draws: Random) -> Iterator[MemberPlan]:
+    """Yields a process with what a fault does to it, and the one that replaces it, if one does."""
+    length_ms = _ms(fault.length_s, draws)
+    match fault.kind:
+        case "stall":
+            yield replace(member, stalls=(*member.stalls, Stall(at_ms, length_ms)))
+        case "hang":
+            yield replace(member, hangs=(*member.hangs, Hang(at_ms, length_ms)))
+        case "cut":
+            yield replace(member, cuts=(*member.cuts, Cut(at_ms, length_ms)))
+        case "slow":
+            yield replace(member, slow=(*member.slow, Slow(at_ms, length_ms, _ms(fault.by_s, draws))))
+        case "subscribe":
+            yield replace(member, resubscribes=(*member.resubscribes, (at_ms, fault.topics)))
+        case "crash":
+            yield replace(member, crash_at_ms=at_ms)
+            yield from _next_process(member, fault, at_ms, draws)
+        case _:
+            beside_ms = 0 if fault.overlap_s is None else _ms(fault.overlap_s, draws)
+            yield replace(member, close_at_ms=at_ms + beside_ms)
+            yield from _next_process(member, fault, at_ms, draws)
+
+
+def _next_process(member: MemberPlan, fault: Fault, at_ms: int, draws: Random) -> Iterator[MemberPlan]:
+    if fault.overlap_s is not None:
+        yield _replacement(member, fault, at_ms)
+    elif fault.back_s is not None:
+        yield _replacement(member, fault, at_ms + _ms(fault.back_s, draws))
 
 
 def _is_meant(member: MemberPlan, fault: Fault) -> bool:

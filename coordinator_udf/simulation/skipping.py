@@ -28,7 +28,7 @@ from coordinator_udf.simulation.network import Network
 from coordinator_udf.simulation.plan import MemberPlan, WorldPlan
 from coordinator_udf.simulation.process import Process
 from coordinator_udf.simulation.sessions import Sessions
-from coordinator_udf.simulation.stretches import boundaries_ms, is_settled, learned_ms, requests_of, rhythm
+from coordinator_udf.simulation.stretches import Rhythm, boundaries_ms, is_settled, learned_ms, requests_of, rhythm
 
 #: As often as it is looked at most whether a group only repeats itself, in milliseconds. Half and double give the same
 #: worlds, event for event, in the same time (nine worlds of three scenarios, and one with twelve hours of rest).
@@ -147,23 +147,37 @@ class Skipping:
             # Members are cut off or slow from then on, or no longer.
             unit.happened_ms = max(unit.happened_ms, unit.boundaries_ms.popleft())
         unit.look_ms = now_ms + _LOOK_MS
-        begun = [self._processes[name] for name in unit.members if name in self._processes]
-        living = [process for process in begun if process.lives]
+        living = self._living(unit)
         if not living or not unit.boundaries_ms or not self._is_at_rest(unit, living):
-            return
-        if any(process.will_be_back(self._processes) for process in begun):
             return
         found = rhythm(self._plan, living, now_ms - self._plan.start_ms, self._consumer_heartbeat_ms)
         if found is None:
             return
-        settled_ms = unit.happened_ms + found.settling_ms
-        if not unit.has_learned:
-            start_ms = self._plan.start_ms
-            settled_ms = max(settled_ms, start_ms + learned_ms(self._plan, living, unit.happened_ms - start_ms))
+        settled_ms = self._settled_ms(unit, living, found)
         if settled_ms > now_ms:
             unit.look_ms = max(settled_ms, unit.look_ms)
             return
         unit.has_learned = True
+        self._leave_out_periods(unit, living, found)
+
+    def _living(self, unit: _Unit) -> list[Process]:
+        """Returns a unit's processes that are there; none while one that isn't is about to be started again."""
+        begun = [self._processes[name] for name in unit.members if name in self._processes]
+        if any(process.will_be_back(self._processes) for process in begun):
+            return []
+        return [process for process in begun if process.lives]
+
+    def _settled_ms(self, unit: _Unit, living: list[Process], found: Rhythm) -> int:
+        """Returns from when on a unit's members only repeat themselves, if nothing happens until then."""
+        settled_ms = unit.happened_ms + found.settling_ms
+        if unit.has_learned:
+            return settled_ms
+        start_ms = self._plan.start_ms
+        return max(settled_ms, start_ms + learned_ms(self._plan, living, unit.happened_ms - start_ms))
+
+    def _leave_out_periods(self, unit: _Unit, living: list[Process], found: Rhythm) -> None:
+        """Leaves out as many periods as fit before what comes next, if any does."""
+        now_ms = self._agenda.now_ms
         periods = (unit.boundaries_ms[0] - now_ms - found.settling_ms) // found.period_ms
         sent = list(requests_of(living, self._consumer_heartbeat_ms))
         in_period = sum(found.period_ms // interval_ms for _, interval_ms in sent)
