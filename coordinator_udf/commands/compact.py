@@ -10,7 +10,8 @@ from typing import Annotated, Final
 import typer
 from deltalake import DeltaTable
 
-from coordinator_udf.offsets_topic.compaction import Compaction, Removed, compact, pack_files
+from coordinator_udf.offsets_topic.compaction import Compaction, Removed, compact
+from coordinator_udf.offsets_topic.compaction import pack as packed
 from coordinator_udf.tables.places import absolute
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import InputError, telling_errors
@@ -68,7 +69,8 @@ def main(
     _tell(removed)
     if pack:
         _say("packing small files")
-        gone, come = pack_files(table)
+        with telling_errors("compact"):
+            gone, come = packed(table, attempts=attempts)
         typer.echo(f"packed {gone} files into {come}")
 
 

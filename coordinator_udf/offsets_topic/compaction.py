@@ -20,6 +20,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
+from coordinator_udf.tables.packing import pack_files
 from coordinator_udf.user_errors import UserError
 
 if TYPE_CHECKING:
@@ -115,14 +116,28 @@ def compact(spark: SparkSession, table: str, wanted: Compaction, *, attempts: in
     )
 
 
-def pack_files(table: str) -> tuple[int, int]:
-    """Rewrites many small files as few large ones, no row changed.
+def pack(table: str, *, attempts: int = 5) -> tuple[int, int]:
+    """Rewrites many small files as few large ones, no row changed. Safe beside a coordinator that does the same.
+
+    Args:
+        attempts: how often to try where others get in between.
 
     Returns:
         How many files went and how many came.
+
+    Raises:
+        CompactionConflictError: all attempts failed.
     """
-    metrics = DeltaTable(table).optimize.compact()
-    return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
+    for attempt in range(1, attempts + 1):
+        try:
+            metrics = pack_files(DeltaTable(table))
+        except CommitFailedError as error:
+            log.warning("attempt %d of %d: another commit got in between: %s", attempt, attempts, error)
+        else:
+            return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
+    raise CompactionConflictError(
+        f"{table} was changed by others in each of {attempts} attempts to pack its files; run it again"
+    )
 
 
 def _compact_once(spark: SparkSession, table: str, wanted: Compaction) -> list[Removed]:

@@ -32,6 +32,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from coordinator_udf.background import BackgroundThread
 from coordinator_udf.tables.durability import paths_of_commits, sync_all, sync_checkpoint
 from coordinator_udf.tables.epoch import FencedError, claim, refuse_fenced
+from coordinator_udf.tables.packing import pack_files
 from coordinator_udf.tables.parquet_files import TableFile, added
 from coordinator_udf.tables.places import is_uri
 from coordinator_udf.tables.queries import literal, query
@@ -223,7 +224,7 @@ class OutputTables:
             return
         for name in due:
             self._commits[name] = 0
-        # Beside the stream: an append and a compaction don't conflict.
+        # Beside the stream: an append that a compaction fails is made again.
         self._upkeep = BackgroundThread(lambda _: self._compact(due), "table-upkeep")
         self._upkeep.start()
 
@@ -239,7 +240,7 @@ class OutputTables:
                 _log.warning("compaction is left to another: %s", error)
                 return
             except (CommitFailedError, DeltaError) as error:
-                # Somebody else rewrote the same files. They are still all there, and the next time is soon.
+                # Somebody else packs the same files. They are still all there, and the next time is soon.
                 _log.warning("compaction of %s/%s is put off: %s", self.folder, step.args[0], error)
 
     def _pack(self, name: str, file_bytes: int) -> None:
@@ -301,7 +302,7 @@ def compact(
         is_durable: whether what is deleted is so only when all that takes its place is on this machine's disk.
     """
     folder = Path(unquote(urlparse(table.table_uri).path))
-    table.optimize.compact(target_size=file_bytes)
+    pack_files(table, file_bytes)
     if is_durable:
         # Those before, too: their commits may be deleted now, and who made them syncs them only when it is done.
         sync_all(paths_of_commits(folder, 0, table.version()))
