@@ -6,6 +6,7 @@ It is the same machine as over sockets. What it shares out needn't be topics: an
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 import uuid
@@ -27,6 +28,8 @@ from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import ErrorRaised, MetadataRequest, Request
 from coordinator_udf.protocol.requests import VERSIONS
 from coordinator_udf.settings.file import topic_id
+
+_log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -141,8 +144,10 @@ class LogTransport:
             await asyncio.sleep(_LOOK_S)
             try:
                 found = await self._in_thread(self._answers.read)
-            except (OSError, DeltaError):
+            except Exception as error:  # noqa: BLE001  without looks no answer would be seen any more
                 # The table can't be read now; the next look goes on where this one began.
+                if not isinstance(error, OSError | DeltaError):
+                    _log.warning("the answers can't be read, trying again", exc_info=error)
                 await asyncio.sleep(_RETRY_S)
                 continue
             for table in found:
@@ -178,7 +183,8 @@ class LogMember:
             root: the folder of a running coordinator (its ``--root``).
             parts: what there is to share out: names, each with how many parts it has.
             properties: Kafka's consumer properties, beside the group's id.
-            listener: is told of each change, in the member's thread.
+            listener: is told of each change, in the member's thread, which sends no heartbeats meanwhile: it is to
+                return soon, and can't commit.
 
         Raises:
             BadRequest: a property can't be.
@@ -198,11 +204,15 @@ class LogMember:
         return self._member.assignment
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits how far the member is with its parts, and waits for it.
+        """Commits how far the member is with its parts, and waits for it. Not for its listener.
 
         Raises:
-            MemberError: the commit was refused; the part may be somebody else's by now.
+            MemberError: the member hasn't that part (any more), the commit was refused, or its listener asks.
         """
+        lost = sorted(set(offsets) - set(self.assignment))
+        if lost:
+            named = ", ".join(f"{topic}-{number}" for topic, number in lost)
+            raise MemberError(ErrorRaised("commitSync", "CommitFailedException", f"the member doesn't have {named}"))
         self._wait(self._member.commit(offsets))
 
     def __enter__(self) -> LogMember:
@@ -228,7 +238,9 @@ class LogMember:
         self._loop.close()
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop.is_closed():
+        is_own = threading.current_thread() is self._thread
+        if is_own or self._loop.is_closed():
             work.close()
-            raise MemberError(ErrorRaised("call", "IllegalStateException", "the member is closed"))
+            said = "a listener can't wait for its own member; let it return first" if is_own else "the member is closed"
+            raise MemberError(ErrorRaised("call", "IllegalStateException", said))
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from coordinator_udf.gateway.settings import GatewaySettings
 from coordinator_udf.members.driver.member import DrivenMember, MemberError
 from coordinator_udf.members.driver.transport import BrokerTransport, NoBroker, committed_offsets
 from coordinator_udf.members.inputs import TopicPartition
+from coordinator_udf.members.outputs import Request
 from coordinator_udf.protocol.errors import BadRequest
 from tests.gateway.in_process import Front, topics
 from tests.gateway.wire import Wire
@@ -145,6 +146,97 @@ def test_a_commit_is_there_for_who_asks_and_refused_after_the_end(front: Front) 
         await transport.close()
         with pytest.raises(MemberError, match="closed"):
             await member.commit()
+
+    asyncio.run(scenario())
+
+
+class _Unsure(BrokerTransport):
+    """A transport whose coordinator can't tell offsets at first."""
+
+    def __init__(self, port: int, codes: Sequence[int]) -> None:
+        super().__init__([("127.0.0.1", port)], "unsure")
+        self.codes = list(codes)
+
+    async def send(self, request: Request) -> Mapping[str, Any]:
+        if request.api == "OffsetFetch" and self.codes:
+            return {"groups": [{"groupId": "g-range", "errorCode": self.codes.pop(0), "topics": []}]}
+        return await super().send(request)
+
+
+@pytest.mark.parametrize("codes", [[14, 16], [30]], ids=["loading, not the coordinator", "not allowed"])
+def test_partitions_arent_begun_anew_while_nobody_knows_where_they_begin(front: Front, codes: list[int]) -> None:
+    """Else the next commit would write 0 over what was committed."""
+
+    async def scenario() -> None:
+        first = await _member(front, "range", "c0")
+        await _shared_out([first])
+        places = [TopicPartition("t", number) for number in range(_PARTITIONS)]
+        first.consumed(dict.fromkeys(places, 41))
+        await first.close()
+        transport, listener = _Unsure(front.gateway.port, codes), _Listener()
+        member = await DrivenMember({"group.id": "g-range", **PROPERTIES["range"]}, transport, listener).start(["t"])
+        await _until(lambda: listener.owned == set(places))
+        await member.commit()
+        assert transport.codes == []
+        assert [error.class_name for error in member.errors] == ([] if 14 in codes else ["GroupAuthorizationException"])
+        asks = BrokerTransport([("127.0.0.1", front.gateway.port)], "asks")
+        assert await committed_offsets(asks, member.config, "broker-1", places) == dict.fromkeys(places, 41)
+        await asks.close()
+        await member.close()
+
+    asyncio.run(scenario())
+
+
+def test_calls_at_once_are_made_one_after_the_other(front: Front) -> None:
+    async def scenario() -> None:
+        member = await _member(front, "range", "c0")
+        await _shared_out([member])
+        place = TopicPartition("t", 3)
+        commits = [asyncio.ensure_future(member.commit({place: offset})) for offset in (41, 42, 43)]
+        await asyncio.sleep(0)
+        member.consumed({place: 44})
+        await asyncio.wait_for(member.close(), PATIENCE_S)
+        await asyncio.gather(*commits)
+        assert member.errors == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("protocol", ["range", "consumer"])
+def test_a_listener_that_waits_for_its_own_member_is_told_that_it_cant(front: Front, protocol: str) -> None:
+    async def scenario() -> None:
+        told: list[str] = []
+
+        async def listen(method: str, partitions: Sequence[TopicPartition]) -> None:
+            try:
+                await member.commit(dict.fromkeys(partitions, 1))
+            except MemberError as error:
+                told.append(f"{method}: {error}")
+
+        transport = BrokerTransport([("127.0.0.1", front.gateway.port)], "c0")
+        member = DrivenMember({"group.id": f"g-{protocol}", **PROPERTIES[protocol]}, transport, listen)
+        await member.start(["t"])
+        await _shared_out([member])
+        await _until(lambda: bool(told))
+        await asyncio.wait_for(member.close(), PATIENCE_S)
+        assert "onPartitionsAssigned: IllegalStateException: a listener can't wait for its own member" in told[0]
+        assert told[-1].startswith("onPartitionsRevoked")
+
+    asyncio.run(scenario())
+
+
+def test_who_waits_for_a_call_hears_that_the_machine_failed(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        member = await _member(front, "range", "c0")
+        await _shared_out([member])
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError("so it is")
+
+        monkeypatch.setattr(member._machine, "handle", fail)
+        with pytest.raises(MemberError, match="ZeroDivisionError: so it is"):
+            await asyncio.wait_for(member.commit(), PATIENCE_S)
+        await asyncio.wait_for(member.abandon(), PATIENCE_S)
 
     asyncio.run(scenario())
 

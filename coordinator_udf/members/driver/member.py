@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 import os
 import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Self
+from contextvars import ContextVar
+from typing import Any, Final, Self
 
 from coordinator_udf.members import inputs
 from coordinator_udf.members.classic.member import ClassicMember
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
 from coordinator_udf.members.driver.transport import Transport, committed_offsets
+from coordinator_udf.members.exceptions import ClientException
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.machine import MemberMachine
 from coordinator_udf.members.outputs import (
@@ -36,6 +39,8 @@ from coordinator_udf.members.outputs import (
 )
 from coordinator_udf.protocol.wire import EncodeError
 
+_log: Final = logging.getLogger(__name__)
+
 #: Is told of each rebalance callback: its method (onPartitionsAssigned, ...Revoked, ...Lost) and the partitions.
 Listener = Callable[[str, Sequence[TopicPartition]], Awaitable[None] | None]
 #: Gives the positions at which partitions begin that were just assigned.
@@ -51,8 +56,13 @@ _POLL_S = 0.1
 _POLLS_AT_ONCE = 10
 #: Errors of these calls are told to nobody in Kafka's client, which only logs them.
 _BACKGROUND = frozenset({"network", "background"})
-#: What an application says by calls of its own.
+#: What an application says by calls of its own, and which of these last until they are answered.
 _CALLS = (inputs.Seek, inputs.CommitSync, inputs.Close)
+_LASTING = {inputs.CommitSync: "commitSync", inputs.Close: "close"}
+#: Of what was thrown the newest are kept.
+_MOST_ERRORS = 100
+#: Whose callback runs in this context.
+_callback_of: ContextVar[DrivenMember | None] = ContextVar("_callback_of", default=None)
 
 
 class MemberError(Exception):
@@ -91,12 +101,16 @@ class DrivenMember:
         self._events: asyncio.Queue[Input] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls: list[tuple[str, asyncio.Future[None]]] = []
+        #: The call that the machine is in, if it is in one.
+        self._in_call: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_in_callback = False
         self._held: deque[Input] = deque()
         self._is_over = False
         self.state: StateChange | None = None
+        #: What polls and calls threw, the newest last.
         self.errors: list[ErrorRaised] = []
+        self._thrown = 0
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -122,10 +136,10 @@ class DrivenMember:
         self._events.put_nowait(inputs.Seek(dict(offsets)))
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None = None, timeout_ms: int = 30_000) -> None:
-        """Commits offsets (None: what was consumed) and waits for it.
+        """Commits offsets (None: what was consumed) and waits for it. A listener can't: its member waits for it.
 
         Raises:
-            MemberError: it failed, as Kafka's commitSync does.
+            MemberError: it failed, as Kafka's commitSync does, or is called by the member's listener.
         """
         await self._call("commitSync", inputs.CommitSync(timeout_ms, offsets))
 
@@ -145,18 +159,23 @@ class DrivenMember:
     async def abandon(self) -> None:
         """Ends as a process that is killed: the group isn't told."""
         self._is_over = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            if not self._task.cancelled():
-                self._task.result()
-        for task in list(self._tasks):
-            task.cancel()
-        await self._transport.close()
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait({self._task})
+                if not self._task.cancelled():
+                    self._task.result()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await self._transport.close()
 
     async def _call(self, op: str, event: Input) -> None:
         if self._is_over or self._task is None:
             raise MemberError(ErrorRaised(op, "IllegalStateException", "the member is closed or was never started"))
+        if _callback_of.get() is self:
+            said = "a listener can't wait for its own member, which waits for it; let it return first"
+            raise MemberError(ErrorRaised(op, "IllegalStateException", said))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._calls.append((op, done))
         self._events.put_nowait(event)
@@ -165,6 +184,17 @@ class DrivenMember:
     # ---- the loop
 
     async def _run(self) -> None:
+        try:
+            await self._go_on()
+        except Exception as error:  # noqa: BLE001  whoever waits for a call is to hear of it
+            _log.exception("the member ends, for its machine failed")
+            self._is_over = True
+            for op, done in self._calls:
+                if not done.done():
+                    done.set_exception(MemberError(ErrorRaised(op, type(error).__name__, str(error))))
+            self._calls.clear()
+
+    async def _go_on(self) -> None:
         next_poll = 0.0
         # A cancellation alone doesn't end it: wait_for of Python 3.11 keeps it to itself where an event has just come.
         while not self._is_over:
@@ -177,8 +207,10 @@ class DrivenMember:
             except TimeoutError:
                 event = inputs.Tick()
             self._take_in_turn(event)
+            thrown = self._thrown
             for _ in range(_POLLS_AT_ONCE):
-                if self._is_blocked() or not self._take(inputs.Poll()):
+                # An application that catches what poll throws polls again with the next turn of its loop.
+                if self._is_blocked() or not self._take(inputs.Poll()) or self._thrown > thrown:
                     break
 
     def _is_blocked(self) -> bool:
@@ -190,7 +222,7 @@ class DrivenMember:
         return until_s if deadline is None else min(until_s, max(deadline - _now_ms(), 1) / 1000)
 
     def _take_in_turn(self, event: Input) -> None:
-        """Gives the machine an input, but what the application says during a callback only when that has ended.
+        """Gives the machine an input, but what the application says in a callback or a call only when that has ended.
 
         An application is in one call at a time, and a callback is part of one. The positions at which partitions
         begin, too, are set in a callback: what the application says meanwhile must not be overwritten by them.
@@ -199,8 +231,10 @@ class DrivenMember:
             self._held.append(event)
         else:
             self._take(event)
-        while self._held and not self._is_in_callback:
-            self._take(self._held.popleft())
+        while self._held and not self._is_in_callback and self._in_call is None:
+            said = self._held.popleft()
+            self._in_call = _LASTING.get(type(said))
+            self._take(said)
 
     def _take(self, event: Input) -> bool:
         """Gives the machine an input; returns whether it did anything."""
@@ -233,14 +267,21 @@ class DrivenMember:
             case ErrorRaised(op) if op in _BACKGROUND:
                 pass
             case ErrorRaised(op):
-                self.errors.append(output)
+                self._throw(output)
                 self._finish(op, MemberError(output))
             case CommitDone():
                 pass
             case _:
                 pass
 
+    def _throw(self, error: ErrorRaised) -> None:
+        self._thrown += 1
+        self.errors.append(error)
+        del self.errors[:-_MOST_ERRORS]
+
     def _finish(self, op: str, error: MemberError | None) -> None:
+        if op == self._in_call:
+            self._in_call = None
         for place, (name, done) in enumerate(self._calls):
             if name == op:
                 del self._calls[place]
@@ -256,7 +297,9 @@ class DrivenMember:
     async def _send(self, request: Request) -> None:
         try:
             body = await asyncio.wait_for(self._transport.send(request), request.timeout_ms / 1000)
-        except (ConnectionError, TimeoutError, EncodeError):
+        except Exception as error:  # noqa: BLE001  a request without an answer or an end would be waited for for ever
+            if not isinstance(error, ConnectionError | TimeoutError | EncodeError):
+                _log.warning("%s could not be sent, which is taken for a lost connection", request.api, exc_info=error)
             self._transport.hang_up(request.to)
             self._events.put_nowait(inputs.Disconnect(request.to))
         else:
@@ -273,20 +316,50 @@ class DrivenMember:
                 return
 
     async def _begin(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Returns where partitions begin: as the application says, else where they were committed, else at 0."""
+        """Returns where partitions begin: as the application says, else where they were committed.
+
+        Raises:
+            ConnectionError, TimeoutError: the coordinator isn't known, or doesn't answer.
+            ClientException: it doesn't tell.
+        """
         if self._positions is not None:
             return await self._positions(partitions)
-        coordinator = None if self.state is None else self.state.coordinator
-        if coordinator is None or not partitions:
+        if not partitions:
             return {}
-        return await committed_offsets(self._transport, self.config, coordinator, partitions)
+        coordinator = None if self.state is None else self.state.coordinator
+        if coordinator is None:
+            raise ConnectionError("the coordinator isn't known")
+        asked = committed_offsets(self._transport, self.config, coordinator, partitions)
+        return await asyncio.wait_for(asked, self.config.request_timeout_ms / 1000)
+
+    async def _set_positions(self, partitions: Sequence[TopicPartition]) -> None:
+        """Says where partitions begin, at 0 where nothing was committed; asks again while the coordinator can't tell.
+
+        Where it never does, within max.poll.interval.ms or at all, they have no position, and nothing of them is
+        committed: they would be begun anew by that.
+        """
+        until = time.monotonic() + self.config.max_poll_interval_ms / 1000
+        while True:
+            try:
+                found = await self._begin(partitions)
+            except (ConnectionError, TimeoutError, ClientException) as error:
+                is_fatal = isinstance(error, ClientException) and not error.retriable
+                if is_fatal or time.monotonic() > until:
+                    name = error.class_name if isinstance(error, ClientException) else type(error).__name__
+                    said = f"where {len(partitions)} partitions begin that were just assigned isn't told: {error}"
+                    self._throw(ErrorRaised("poll", name, said))
+                    return
+                await asyncio.sleep(self.config.retry_backoff_ms / 1000)
+            else:
+                self._take(inputs.Seek({partition: found.get(partition, 0) for partition in partitions}))
+                return
 
     async def _call_back(self, callback: Callback) -> None:
         error: inputs.CallbackError | None = None
+        _callback_of.set(self)
         try:
             if callback.method == "onPartitionsAssigned":
-                found = await self._begin(callback.partitions)
-                self._take(inputs.Seek({partition: found.get(partition, 0) for partition in callback.partitions}))
+                await self._set_positions(callback.partitions)
             if self._listener is not None:
                 running = self._listener(callback.method, callback.partitions)
                 if running is not None:

@@ -10,14 +10,18 @@ from typing import Any, Protocol
 from coordinator_udf.members.cluster_view import ClusterView, TopicView
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.driver.connection import BrokerConnection
+from coordinator_udf.members.exceptions import exception_for
 from coordinator_udf.members.inputs import TopicPartition
 from coordinator_udf.members.outputs import MetadataRequest, Request
+from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.wire.schema import KEYS_BY_NAME
 from coordinator_udf.user_errors import UserError
 
 #: Newest versions of what the driver itself asks; brokers since 3.0 know them.
 _API_VERSIONS, _METADATA, _OFFSET_FETCH = 3, 12, 8
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+#: What is told of partitions that were deleted meanwhile.
+_NOT_THERE = {Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.UNKNOWN_TOPIC_ID}
 
 
 class NoBroker(UserError):
@@ -152,6 +156,7 @@ async def committed_offsets(
 
     Raises:
         ConnectionError: the coordinator doesn't answer.
+        ClientException: it answers with an error, of the group or of a partition that there is.
     """
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
@@ -160,6 +165,11 @@ async def committed_offsets(
     body = {"groups": [{"groupId": config.group_id, "topics": wanted}], "requireStable": False}
     request = Request(-1, coordinator, "OffsetFetch", _OFFSET_FETCH, config.request_timeout_ms, body)
     answer = await transport.send(request)
+    for group in answer["groups"]:
+        told = [partition["errorCode"] for topic in group["topics"] for partition in topic["partitions"]]
+        for code in (group["errorCode"], *told):
+            if code and code not in _NOT_THERE:
+                raise exception_for(code)
     return {
         TopicPartition(topic["name"], partition["partitionIndex"]): partition["committedOffset"]
         for group in answer["groups"]
