@@ -10,7 +10,13 @@ from pathlib import Path
 import msgspec
 
 from coordinator_udf.gateway.security.load import Security
-from coordinator_udf.gateway.settings import GatewaySettings, GatewaySettingsError, GroupSetting, parse_address
+from coordinator_udf.gateway.settings import (
+    GatewaySettings,
+    GatewaySettingsError,
+    GroupSetting,
+    is_wildcard,
+    parse_address,
+)
 from coordinator_udf.gateway.upstream.settings import UpstreamSettings, parse_bootstrap
 from coordinator_udf.gateway.upstream.watch import UpstreamCluster
 from coordinator_udf.settings.coordinator import SETTINGS_OF_GROUPS, Settings
@@ -47,12 +53,19 @@ class GatewayOptions:
         """Returns the gateway's settings.
 
         Raises:
-            GatewaySettingsError: an address isn't one.
+            GatewaySettingsError: an address isn't one, or none that clients can connect to.
         """
         host, port = parse_address(self.listen)
         advertised: tuple[str | None, int | None] = (None, None)
         if self.advertise is not None:
             advertised = parse_address(self.advertise)
+        told = advertised[0] or host
+        if is_wildcard(told):
+            # As Kafka refuses it of advertised.listeners.
+            said = f"--listen is {self.listen}" if self.advertise is None else f"--advertise is {self.advertise}"
+            raise GatewaySettingsError(
+                f"{said}: clients can't connect to {told}; --advertise HOST:PORT says where they can"
+            )
         return GatewaySettings(
             host=host,
             port=port,

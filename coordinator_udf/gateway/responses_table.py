@@ -166,14 +166,16 @@ class ResponsesFollower:
         self._thread.stop(_STOP_S)
 
     def _run(self, stop: threading.Event) -> None:
+        found: list[pa.Table] = []
         while not stop.wait(self._interval_s):
             try:
-                found = self._answers.read()
+                # Those that were read stay until the records before them are, too: they are read once.
+                found += self._answers.read()
                 # A micro-batch writes its records before its answers.
                 for records in self._offsets.read() if found and self._offsets is not None else ():
                     self._ends.add(records)
-                for answers in found:
-                    self._deliver(answers)
+                while found:
+                    self._deliver(found.pop(0))
             except (OSError, DeltaError) as error:
                 _log.warning("the answers can't be read now, trying again in %g s: %s", _RETRY_S, error)
                 stop.wait(_RETRY_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address, ip_address
 from typing import Annotated, Final
 
 import msgspec
@@ -134,3 +135,20 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > 65535:
         raise GatewaySettingsError(f"address is {text!r}, expected HOST:PORT such as 127.0.0.1:9092")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_wildcard(host: str) -> bool:
+    """Returns whether a host stands for all addresses of a machine: one listens there, and connects to none."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def plain_address(host: str) -> str:
+    """Returns an address as Java has it: one of IPv4 plainly, also where it came through a socket of IPv6."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or host) if isinstance(address, IPv6Address) else host

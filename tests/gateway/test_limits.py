@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import struct
 import time
 
 import pytest
 
+from coordinator_udf.gateway.options import GatewayOptions
+from coordinator_udf.gateway.server.limits import ByteBudget
+from coordinator_udf.gateway.settings import GatewaySettingsError
 from coordinator_udf.protocol.wire import request_bytes
 from tests.gateway.alone import METADATA, Alone
 from tests.gateway.in_process import topics
@@ -142,3 +146,29 @@ def test_thousands_of_connections(alone: Alone) -> None:
     for wire in wires:
         wire.close()
     wait(lambda: alone.gateway.status().connections == 0, "all are gone")
+
+
+def test_who_gives_up_waiting_for_bytes_takes_none_with_it() -> None:
+    """Before its task ends somebody else may give bytes back."""
+
+    async def scenario() -> None:
+        budget = ByteBudget(10)
+        await budget.take(10)
+        waits = asyncio.ensure_future(budget.take(5))
+        after = asyncio.ensure_future(budget.take(4))
+        await asyncio.sleep(0)
+        waits.cancel()
+        budget.give_back(10)
+        await asyncio.wait({waits, after})
+        assert (waits.cancelled(), after.exception(), budget.free) == (True, None, 6)
+        budget.give_back(4)
+        assert budget.free == 10
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("listen", "advertise"), [("0.0.0.0:9092", None), ("[::]:9092", None), ("h:1", "0.0.0.0:2")])
+def test_clients_arent_told_to_connect_to_all_addresses(listen: str, advertise: str | None) -> None:
+    with pytest.raises(GatewaySettingsError, match="clients can't connect to"):
+        GatewayOptions(listen, advertise=advertise).settings()
+    assert GatewayOptions(listen, advertise="broker:2").settings().advertised_host == "broker"

@@ -63,6 +63,13 @@ _PARTITIONED: Final = {
 }
 
 
+def _is_refused_replica(body: Body, asker: Asker) -> bool:
+    """Tells whether a Fetch is a follower's, of somebody who may not be one (KafkaApis.handleFetchRequest)."""
+    state = body.get("replicaState") or {}
+    replica_id = max(body.get("replicaId", -1), state.get("replicaId", -1))
+    return replica_id >= 0 and not asker.may("CLUSTER_ACTION", "CLUSTER", CLUSTER)
+
+
 def _partitioned(api: str, shape: _Partitioned) -> Rule:
     asked, name_asked, partitions_asked, index_asked = shape.asked
     told, name_told, partitions_told, index_told = shape.told
@@ -70,9 +77,10 @@ def _partitioned(api: str, shape: _Partitioned) -> Rule:
     def rule(version: int, body: Body, asker: Asker) -> Restriction | None:
         left: list[Body] = []
         errors: list[dict[str, Any]] = []
+        is_refused = api == "Fetch" and _is_refused_replica(body, asker)
         for topic in body[asked]:
             name = asker.topic_name(topic, name_asked)
-            if name is None or asker.may(shape.operation, _TOPIC, name):
+            if not is_refused and (name is None or asker.may(shape.operation, _TOPIC, name)):
                 left.append(topic)
                 continue
             partitions = [

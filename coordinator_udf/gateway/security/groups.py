@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -57,10 +58,12 @@ def _offset_fetch(version: int, body: Body, asker: Asker) -> Restriction | None:
         return Restriction(asked, finish)
     left: list[Body] = []
     errors: list[dict[str, Any]] = []
-    finishes: dict[str, Callable[[Body], Body]] = {}
+    # A group may be named twice, and is answered as often, in that order.
+    finishes: defaultdict[str, deque[Callable[[Body], Body]]] = defaultdict(deque)
     for group in body["groups"]:
         if asker.may("DESCRIBE", _GROUP, group["groupId"]):
-            asked, finishes[group["groupId"]] = _fetched(group, asker)
+            asked, finish = _fetched(group, asker)
+            finishes[group["groupId"]].append(finish)
             left.append(asked)
         else:
             errors.append({"groupId": group["groupId"], "topics": [], "errorCode": int(_NOT_THE_GROUP)})
@@ -68,7 +71,7 @@ def _offset_fetch(version: int, body: Body, asker: Asker) -> Restriction | None:
         return without("OffsetFetch", version, body, asked="groups", told="groups", left=[], errors=errors)
 
     def finish_all(said: Body) -> Body:
-        groups = [finishes[group["groupId"]](group) for group in said["groups"]]
+        groups = [finishes[group["groupId"]].popleft()(group) for group in said["groups"]]
         return {**said, "groups": [*groups, *errors]}
 
     return Restriction({**body, "groups": left}, finish_all)

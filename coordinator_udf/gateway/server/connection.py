@@ -22,6 +22,7 @@ from coordinator_udf.gateway.server.interfaces import (
     ToldBody,
 )
 from coordinator_udf.gateway.server.limits import HeldBytes
+from coordinator_udf.gateway.settings import plain_address
 from coordinator_udf.protocol.wire import (
     MalformedFrame,
     RequestHeader,
@@ -72,9 +73,10 @@ class Connection:
         self._reader = reader
         self._writer = writer
         peer = writer.get_extra_info("peername") or ("unknown", 0)
-        self.peer = f"{peer[0]}:{peer[1]}"
+        host = plain_address(peer[0])
+        self.peer = f"{host}:{peer[1]}"
         # As Java writes an address without a name.
-        self._host = f"/{peer[0]}"
+        self._host = f"/{host}"
         self._answers: deque[_Outgoing | Passed] = deque()
         self._more_answers = asyncio.Event()
         self._slots = asyncio.Semaphore(self._settings.max_in_flight_per_connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 
 class ByteBudget:
@@ -28,7 +29,8 @@ class ByteBudget:
             if turn.done() and not turn.cancelled():
                 self.give_back(size)
             else:
-                self._waiting.remove(entry)
+                with suppress(ValueError):
+                    self._waiting.remove(entry)
                 self._serve()
             raise
 
@@ -38,10 +40,12 @@ class ByteBudget:
         self._serve()
 
     def _serve(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self.free:
+        while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self.free):
             size, turn = self._waiting.popleft()
-            self.free -= size
-            turn.set_result(None)
+            # One that was cancelled waits no more, though its task didn't run yet.
+            if not turn.done():
+                self.free -= size
+                turn.set_result(None)
 
 
 class HeldBytes:

@@ -11,8 +11,12 @@ import msgspec
 import pytest
 
 from coordinator_udf.gateway.security.acls import Acls
+from coordinator_udf.gateway.security.cluster import CLUSTER_RULES
+from coordinator_udf.gateway.security.restriction import Asker
 from coordinator_udf.gateway.security.settings import Acl
-from coordinator_udf.protocol.requests import ZERO_UUID
+from coordinator_udf.gateway.settings import plain_address
+from coordinator_udf.gateway.topics import TopicCatalog
+from coordinator_udf.protocol.requests import ZERO_UUID, Topic
 from coordinator_udf.settings.file import topic_id
 from tests.gateway.in_process import Front, topics
 from tests.gateway.security.locked import PASSWORDS, Locked
@@ -240,6 +244,33 @@ def test_of_a_request_only_what_is_allowed_is_done(front: Front) -> None:
     with AuthenticatedWire(front, "admin") as wire:
         kept = wire.ask("OffsetFetch", 8, fetch("g", "t2"))["groups"][0]["topics"][0]["partitions"][0]
         assert kept["committedOffset"] == 5
+
+
+def test_who_names_a_group_twice_sees_no_more_of_it(front: Front) -> None:
+    with AuthenticatedWire(front, "alice") as wire:
+        (of_all,) = fetch("g")["groups"]
+        for groups in ([of_all, {**of_all, "topics": []}], [{**of_all, "topics": []}, of_all]):
+            said = wire.ask("OffsetFetch", 8, {"groups": groups, "requireStable": False})["groups"]
+            names = [[topic["name"] for topic in group["topics"]] for group in said]
+            assert names == [["t1"] if group["topics"] is None else [] for group in groups]
+
+
+@pytest.mark.parametrize(("version", "replica"), [(12, {"replicaId": 2}), (15, {"replicaState": {"replicaId": 2}})])
+def test_only_who_may_act_for_the_cluster_fetches_as_a_follower(version: int, replica: dict[str, Any]) -> None:
+    """By that it would say how far a broker has got, and read what isn't replicated yet."""
+    named = {"topic": "t"} if version < 13 else {"topicId": topic_id("t")}
+    asked = {**named, "partitions": [{"partition": 0, "fetchOffset": 5}]}
+    known = TopicCatalog([Topic("t", 1, topic_id("t"))])
+    for rules, refused in ((["a READ TOPIC t"], True), (["a READ TOPIC t", "a CLUSTER_ACTION CLUSTER *"], False)):
+        asker = Asker("User:a", "127.0.0.1", Acls([acl(rule) for rule in rules], []), known)
+        consumers = {"topics": [asked], "replicaId": -1}
+        assert CLUSTER_RULES["Fetch"](version, consumers, asker) is None
+        assert (CLUSTER_RULES["Fetch"](version, {**consumers, **replica}, asker) is not None) == refused
+
+
+def test_rules_of_hosts_are_about_addresses_as_java_has_them() -> None:
+    assert plain_address("::ffff:10.0.0.5") == "10.0.0.5"
+    assert [plain_address(host) for host in ("10.0.0.5", "::1", "unknown")] == ["10.0.0.5", "::1", "unknown"]
 
 
 def test_subscriptions_need_the_right_to_see_the_topics(front: Front) -> None:
