@@ -30,7 +30,7 @@ from coordinator_udf.replay.tasks.driver import ReplayRequest, check_request, re
 from coordinator_udf.replay.tasks.session import replay_session, session_if_needed
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import make_views, register
-from coordinator_udf.sql.shapes import views_named
+from coordinator_udf.sql.shapes import log_beside, views_named
 from coordinator_udf.tables.parquet_files import refuse_existing
 from coordinator_udf.tables.pipes import STANDARD
 from coordinator_udf.tables.places import is_directory, is_uri
@@ -262,12 +262,13 @@ def facts_of(folder: str, window: Window) -> list[GroupFacts]:
             untold = _untold(groups, window)
             why = "" if untold is None else why_nothing(ask, untold)
     else:
-        views = ViewsInProcess(folder, group_ids=window.group_ids)
+        log = log_beside(folder)
+        views = ViewsInProcess(folder, log, group_ids=window.group_ids)
         views.make(views_named(" ".join(FACTS_VIEWS)))
         groups = load_facts(views.ask, window)
         # Of other groups the views know nothing.
         untold = _untold(groups, window)
-        why = "" if untold is None else why_nothing(ViewsInProcess(folder).ask, untold)
+        why = "" if untold is None else why_nothing(ViewsInProcess(folder, log).ask, untold)
     if why:
         raise InputError(why)
     return groups

@@ -27,6 +27,7 @@ from coordinator_udf.sql.ddl import install, statements_for
 from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.registration import NoTables, fit_to_size
 from coordinator_udf.sql.results import TABLE_ROWS, OutputFormat, Results
+from coordinator_udf.sql.shapes import log_beside
 from coordinator_udf.sql.shell import Shell, Statements, in_a_line
 from coordinator_udf.streaming.session import read_spark_conf
 from coordinator_udf.tables.places import is_uri
@@ -121,7 +122,7 @@ def main(
         return
     results = Results(form, rows, vertical)
     try:
-        with _request_log(root, log, kafka_config) as at:
+        with _request_log(folder, log, kafka_config) as at:
             if spark or is_uri(folder):
                 _ask(Shell(start_spark(folder), folder, results, at), text)
             else:
@@ -145,10 +146,10 @@ def _refused(error: Exception) -> typer.Exit:
 
 
 @contextmanager
-def _request_log(root: Path, log: str | None, kafka_config: Path | None) -> Iterator[Path | None]:
+def _request_log(folder: str, log: str | None, kafka_config: Path | None) -> Iterator[Path | None]:
     """Finds the request log: the embedded one, or a table with what the topic holds now; None without either."""
     if log is None:
-        yield root / "log" if (root / "log").is_file() else None
+        yield log_beside(folder)
         return
     with topics_as_tables([log], read_kafka_security(kafka_config)) as (paths, _):
         yield paths[0]

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 
 from coordinator_udf import stopping
 from coordinator_udf.sql.in_process import ViewsInProcess
-from coordinator_udf.sql.shapes import SHAPES, table_path, views_named
+from coordinator_udf.sql.shapes import SHAPES, log_beside, table_path, views_named
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import READ_EMBEDDED_PROTOCOL, VIEWS
 
@@ -72,7 +72,7 @@ def install(spark: SparkSession, folder: str, schema: str, made: Callable[[str],
         if making is not None:
             names.append(making[1])
             made(making[1])
-    views = ViewsInProcess(folder)
+    views = ViewsInProcess(folder, log_beside(folder))
     for name in _computed():
         views.make(views_named(name))
         if _is_view(spark, f"{schema}.{name}"):

@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from coordinator_udf import stopping
 from coordinator_udf.sql.ddl import create_table, quoted
 from coordinator_udf.sql.in_process import ViewsInProcess
-from coordinator_udf.sql.shapes import SHAPES, table_path
+from coordinator_udf.sql.shapes import SHAPES, log_beside, table_path
 from coordinator_udf.user_errors import InputError
 from schemas.view_comments import COLUMN_COMMENTS
 from schemas.views import VIEWS
@@ -65,7 +65,7 @@ def published(spark: SparkSession, folder: str, schema: str) -> Iterator[list[st
             if DeltaTable.is_deltatable(table_path(folder, name)):
                 spark.sql(create_table(f"{schema}.{name}", folder, name, shape))
                 names.append(name)
-        views = ViewsInProcess(folder)
+        views = ViewsInProcess(folder, log_beside(folder))
         views.make(VIEWS)
         for name in VIEWS:
             _publish(spark, views, Path(scratch), schema, name)

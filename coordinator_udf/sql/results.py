@@ -6,11 +6,14 @@ import csv
 import json
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
+from math import inf, isfinite
 from typing import Any, Final
 
 #: As many rows of a table are shown, unless another number is asked for: people read no further.
@@ -53,8 +56,8 @@ class Results:
             writer.writerows([_cell(value) for value in row] for row in shown)
         elif self.form is OutputFormat.JSON:
             for row in shown:
-                named = {name: value for name, value in zip(columns, row, strict=True) if value is not None}
-                print(json.dumps(named, default=_json, separators=(",", ":")))
+                named = {name: _plain(value) for name, value in zip(columns, row, strict=True) if value is not None}
+                print(json.dumps(named, separators=(",", ":"), allow_nan=False))
         elif self.vertical:
             print(_vertical_table(columns, list(shown)), end="")
         else:
@@ -79,15 +82,32 @@ class Results:
 
 def _cell(value: object) -> object:
     """Returns a value as a cell of a CSV file."""
-    return json.dumps(value, default=str) if isinstance(value, list | dict | tuple) else value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _plain(value)
+    return json.dumps(_plain(value), allow_nan=False) if isinstance(value, list | dict | tuple) else value
 
 
-def _json(value: Any) -> Any:
-    return (
-        value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-        if isinstance(value, datetime)
-        else str(value)
-    )
+def _plain(value: Any) -> Any:
+    """Returns a value as JSON has it, as Spark's to_json writes it: bytes in base64, numbers as such but for NaN."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float() if isfinite(value):
+            return value
+        case float():
+            return {inf: "Infinity", -inf: "-Infinity"}.get(value, "NaN")
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case datetime():
+            return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+        case bytes() | bytearray() | memoryview():
+            return b64encode(value).decode()
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case dict():
+            return {str(name): _plain(each) for name, each in value.items()}
+        case _:
+            return str(value)
 
 
 def text_of(value: Any) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote
 
 import deltalake
 from pyspark.sql.types import StructType
@@ -32,6 +34,8 @@ SHAPES: Final[dict[str, StructType]] = {
 }
 
 _WORD: Final = re.compile(r"\w+")
+#: DuckDB and Hadoop take them for parts of a pattern.
+_OF_PATTERNS: Final = frozenset("*?[]{}\\")
 #: What a view's text reads from.
 _READ: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 
@@ -44,15 +48,26 @@ def table_path(folder: str, table: str) -> str:
 def files_alone(path: str) -> list[str] | None:
     """Returns the Parquet files of a Delta table's newest version, where reading them without its log gives its rows.
 
-    None where it doesn't: the table has partition columns or deletion vectors, or is at a URI; or there is none.
+    None where it doesn't: the table has partition columns or deletion vectors, is at a URI, or its path has letters
+    that a reader of files takes for a pattern; or there is none.
     """
-    if is_uri(path) or not deltalake.DeltaTable.is_deltatable(path):
+    if is_uri(path) or not _OF_PATTERNS.isdisjoint(path) or not deltalake.DeltaTable.is_deltatable(path):
         return None
     table = deltalake.DeltaTable(path)
     features = table.protocol().reader_features or []
     if table.metadata().partition_columns or "deletionVectors" in features:
         return None
-    return table.file_uris() or None
+    # The log has paths as those of URIs.
+    return [unquote(uri) for uri in table.file_uris()] or None
+
+
+def log_beside(folder: str) -> Path | None:
+    """Returns the embedded log of the coordinator that has its tables in a folder; None if there is none."""
+    if is_uri(folder):
+        return None
+    tables = Path(folder)
+    log = (tables.parent if tables.name == "tables" else tables) / "log"
+    return log if log.is_file() else None
 
 
 def views_named(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.driver import ReplayRequest, replay
 from coordinator_udf.sql.local_shell import LocalShell
 from coordinator_udf.sql.results import OutputFormat, Results, text_of
+from coordinator_udf.sql.shapes import log_beside
 from coordinator_udf.sql.typos import BadStatement
 from schemas.simulation import violations_arrow
 from tests.conftest import SAMPLE_LOG
@@ -138,6 +140,63 @@ def test_json_has_a_line_a_row(tables: Path, capsys: pytest.CaptureFixture[str])
     assert isinstance(rows[0]["members_after"], list)
 
 
+def answered(tables: Path, form: OutputFormat, statement: str, capsys: pytest.CaptureFixture[str]) -> str:
+    shell(tables, form).run(statement)
+    return capsys.readouterr().out
+
+
+def test_json_and_csv_have_bytes_and_numbers_as_spark_writes_them(
+    tables: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    infinite = "cast('NaN' AS double) AS n, cast('-Infinity' AS double) AS i"
+    statement = f"SELECT unhex('0001ff') AS b, 1.5 AS x, {infinite}, true AS t, array(unhex('00')) AS l LIMIT 1"
+    told = answered(tables, OutputFormat.JSON, statement, capsys)
+    assert json.loads(told) == {"b": "AAH/", "x": 1.5, "n": "NaN", "i": "-Infinity", "t": True, "l": ["AA=="]}
+    told = answered(tables, OutputFormat.CSV, statement, capsys)
+    assert told.splitlines()[1] == 'AAH/,1.5,nan,-inf,True,"[""AA==""]"'
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ("percentile(x, 0.5) FROM VALUES (1), (2) AS t(x)", "1.5"),
+        ("percentile_approx(x, 0.5) FROM VALUES (1), (2) AS t(x)", "1"),
+        ("count(*) FROM VALUES ('my_group'), ('my2group') AS t(x) WHERE x LIKE 'my\\\\_group'", "1"),
+        ("count(*) FROM VALUES ('my_group'), ('my2group') AS t(x) WHERE x LIKE 'my_group'", "2"),
+        ("cast(7 AS bigint)", "7"),
+    ],
+)
+def test_what_duckdb_has_otherwise_is_answered_as_by_spark(
+    tables: Path, asked: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert answered(tables, OutputFormat.CSV, f"SELECT {asked}", capsys).splitlines()[1] == told
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "cast(2700/1000 AS int)",
+        "int(2.7)",
+        "cast(started AS bigint) FROM rebalances",
+        "dayofweek(started) FROM rebalances",
+        "weekday(started) FROM rebalances",
+        "extract(DAYOFWEEK FROM started) FROM rebalances",
+    ],
+)
+def test_what_cant_be_rewritten_is_left_to_spark(tables: Path, asked: str) -> None:
+    with pytest.raises(SparkWasStarted):
+        shell(tables).run(f"SELECT {asked}")
+
+
+@pytest.mark.parametrize("name", ["my run", "größe", "100%", "a#b", "what?", "{x}"])
+def test_a_folder_may_have_any_letters(
+    tmp_path: Path, tables: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / name
+    shutil.copytree(tables, folder)
+    assert answered(folder, OutputFormat.CSV, "SELECT count(*) AS n FROM rebalances", capsys).split() == ["n", "9"]
+
+
 LONG = "SELECT a.number * 100 + b.number AS n FROM rebalances a, rebalances b, rebalances c, rebalances d ORDER BY n"
 
 
@@ -240,3 +299,13 @@ def test_a_typo_in_the_first_word_needs_no_spark(tables: Path) -> None:
     # What Spark alone can do goes to it, as before.
     with pytest.raises(SparkWasStarted):
         shell.run("-- of the catalog\nSHOW TABLES")
+
+
+def test_the_log_of_the_tables_that_are_asked_is_read_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "live" / "tables").mkdir(parents=True)
+    (tmp_path / "live" / "log").touch()
+    (tmp_path / "other" / "tables").mkdir(parents=True)
+    for folder in (tmp_path / "live" / "tables", tmp_path / "live"):
+        assert log_beside(str(folder)) == tmp_path / "live" / "log"
+    assert log_beside(str(tmp_path / "other" / "tables")) is None
+    assert log_beside("s3://bucket/live/tables") is None
