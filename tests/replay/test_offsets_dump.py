@@ -101,6 +101,20 @@ def test_what_a_console_consumer_prints_is_the_same_without_places(tmp_path: Pat
     assert all(row["ts"] > 0 for row in again.rows[1:])
 
 
+def test_what_two_console_consumers_print_is_read_of_both(tmp_path: Path) -> None:
+    """One formatter prints commits, another one groups: two files, of which neither tells where its records stand."""
+    rows = read_dumps([DUMP_LOG], "d").rows
+    kinds = ["OffsetCommit", "GroupMetadata"]
+    paths = [tmp_path / f"{kind}.txt" for kind in kinds]
+    for kind, path in zip(kinds, paths, strict=True):
+        path.write_text(as_console(row for row in rows if row["record_type"] == kind))
+    count = {kind: sum(row["record_type"] == kind for row in rows) for kind in kinds}
+    for order in (paths, paths[::-1]):
+        found = read_dumps(order, "d")
+        assert found.record_types == count
+        assert [row["offset"] for row in found.rows] == list(range(count["OffsetCommit"] + count["GroupMetadata"]))
+
+
 OLDER = """\
 [shop,orders,2]::OffsetAndMetadata(offset=41, leaderEpoch=Optional[3], metadata=by, hand, \
 commitTimestamp=1795000000000, expireTimestamp=None)

@@ -17,6 +17,7 @@ from coordinator_udf.replay.inputs.broker_log.line import MARK
 from coordinator_udf.replay.inputs.cut_lines import whole_lines
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.inputs.log_time import NoTimeError, time_us
+from coordinator_udf.replay.inputs.look import look_through
 from coordinator_udf.replay.inputs.plan import plan
 from coordinator_udf.replay.inputs.text_lines import Line
 from coordinator_udf.replay.inputs.wrapped import unwrap
@@ -341,3 +342,15 @@ def test_what_journald_left_out_is_said(tmp_path: Path) -> None:
     path.write_text("\n".join([*lines(), cut]))
     (rejection,) = read_source(path, "x", ReplayOptions()).rejections
     assert "journalctl --all" in rejection.reason
+
+
+@pytest.mark.parametrize("group_id", ["a&b", "<g>", "café", "\U0001f600"])
+def test_groups_are_known_whose_names_another_program_writes_by_numbers(group_id: str, tmp_path: Path) -> None:
+    """Docker writes &, < and > so, Fluent Bit all letters but those of ASCII; a report is asked for by the name."""
+    line = next(line for line in lines() if MARK in line and '"groupId":"crash-a"' in line)
+    told = json.dumps({"log": line.replace("crash-a", group_id) + "\n"}, separators=(",", ":"))
+    for letter in "&<>":
+        told = told.replace(letter, f"\\u{ord(letter):04x}")
+    path = tmp_path / "log"
+    path.write_text(told + "\n")
+    assert look_through(path).groups == {group_id}

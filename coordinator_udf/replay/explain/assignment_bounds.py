@@ -7,6 +7,7 @@ interval is no longer.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -31,10 +32,15 @@ class _Joined(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """What is known of a group's assignments, by epoch: by when each was made, and after when (ms)."""
+    """What is known of a group's assignments, by epoch: by when each was made, and after when (ms).
+
+    Attributes:
+        epochs: those of which the latter is known, in order.
+    """
 
     made_by_ms: dict[int, int] = field(default_factory=dict)
     made_after_ms: dict[int, int] = field(default_factory=dict)
+    epochs: list[int] = field(default_factory=list)
     joined: _Joined | None = None
 
 
@@ -71,8 +77,11 @@ class Assignments:
 def _not_longer(group: _Group, entry: Entry, epoch: int) -> Iterator[Bound]:
     """Notes a new assignment; what it says with the one before."""
     by_ms = group.made_by_ms[epoch] = entry.answered_us // _US
-    earlier = max((other for other in group.made_after_ms if other < epoch), default=None)
-    if earlier is not None:
+    place = bisect_left(group.epochs, epoch)
+    if place:
+        earlier = group.epochs[place - 1]
         yield Bound(entry.log_ts, INTERVAL, 0, max(by_ms - group.made_after_ms[earlier] + _LATE_MS, 0))
     if group.joined is not None and group.joined.epoch < epoch:
+        if epoch not in group.made_after_ms:
+            insort(group.epochs, epoch)
         group.made_after_ms[epoch] = group.joined.arrived_ms

@@ -67,7 +67,7 @@ class ShardSearch:
         self._own: defaultdict[str, list[Row]] = defaultdict(list)
         for row in rows:
             in_list = (group_id for shard, group_id in listed.get(row["request_id"], ()) if shard == partition)
-            for group_id in {*named_groups(row), *in_list}:
+            for group_id in dict.fromkeys((*named_groups(row), *in_list)):
                 self._own[group_id].append(row)
         asked = {row["request_id"] for row in rows if row["request_id"] in facts.entries}
         self._prompt = Prompt((facts.entries[request_id] for request_id in asked), bounds.handover_ms, facts.hangs)

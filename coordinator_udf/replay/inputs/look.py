@@ -20,6 +20,7 @@ from coordinator_udf.replay.inputs.wrapped import unwrap
 from coordinator_udf.replay.recording import Rejection
 
 _CONNECTION: Final = re.compile(r'"connection":"(?P<id>(?P<broker>.*?)-.*?)"')
+_BY_NUMBERS: Final = re.compile(r"\\+u(?P<number>[0-9a-fA-F]{4})")
 _GROUP: Final = re.compile(r'"groupId":"(.*?)"')
 _OF_EVERY_GROUP: Final = frozenset({InfoEvent.GROUP_LOADED, InfoEvent.GROUP_UNLOADED})
 #: Among how many lines at a log's end the last one with a time is looked for: behind it there may be a stack trace.
@@ -126,10 +127,18 @@ class _OtherLines:
         return next((us for us in times if us is not None), None)
 
 
+def _with_letters(text: str) -> str:
+    units = _BY_NUMBERS.sub(lambda found: chr(int(found["number"], 16)), text)
+    # Those beyond 16 bits are two.
+    return units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _note_request(look: Look, text: str) -> None:
     # A line that is wrapped in JSON has its quotes escaped, one in a table's field has them doubled.
     plain = text.replace('\\"', '"') if '\\"' in text else text
     plain = plain.replace('""', '"') if '{""' in plain else plain
+    # Docker writes some letters by their numbers, Fluent Bit all but those of ASCII.
+    plain = _with_letters(plain) if "\\u" in plain else plain
     connection = _CONNECTION.search(plain)
     if connection is not None:
         look.connections.add(connection["id"])

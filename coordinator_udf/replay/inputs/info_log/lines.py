@@ -178,12 +178,20 @@ def reason_members(reason: str) -> tuple[str, ...]:
     return ()
 
 
+#: A list as Scala and as Java prints it.
+_LIST: Final = re.compile(r"(?:Set|HashSet|List|ArrayBuffer)\((?P<scala>.*)\)|\[(?P<java>.*)\]", re.DOTALL)
+#: A client id may have commas, and a member id begins with it and ends with a uuid.
+_BETWEEN_ITEMS: Final = re.compile(r",\s+|(?<=-[0-9a-f]{12}),")
+
+
 def _listed(text: str | None) -> tuple[str, ...]:
     """Returns the items of a list as Java or Scala prints it."""
     if text is None:
         return ()
-    inner = re.sub(r"^(?:Set|HashSet|List|ArrayBuffer|\[)\(?|[\])]$", "", text.strip().rstrip("."))
-    return tuple(item.strip() for item in inner.split(",") if item.strip())
+    told = text.strip().rstrip(".")
+    found = _LIST.fullmatch(told)
+    inner = told if found is None else found["scala"] or found["java"] or ""
+    return tuple(item.strip() for item in _BETWEEN_ITEMS.split(inner) if item.strip())
 
 
 def _text(fields: dict[str, str | None], name: str) -> str | None:

@@ -244,11 +244,15 @@ def _upgraded(group: Group, _: InfoLine, __: InfoLine | None) -> Iterator[dict[s
     yield from ()
 
 
-def _target(group: Group, line: InfoLine, _: InfoLine | None) -> Iterator[dict[str, Any]]:
+def _target(group: Group, line: InfoLine, before: InfoLine | None) -> Iterator[dict[str, Any]]:
+    if group.generation is not None and line.generation != group.generation:
+        # Before 4.0 a member that goes begins an epoch without a line that says so.
+        yield from _bumped(group, line, before)
     previous = group.state
     group.state, group.generation = "Reconciling", line.generation
     yield {
-        "from_state": previous,
+        # As in `_bumped`.
+        "from_state": None if previous == group.state and group.members is None else previous,
         "to_state": group.state,
         "rule": "TARGET_COMPUTED",
         "protocol": line.assignor,

@@ -60,16 +60,20 @@ class _Batch(NamedTuple):
     producer_epoch: int | None = None
 
 
-def read_records(path: Path, source: str) -> Iterator[Row | Rejection]:
+def read_records(path: Path, source: str, following: Mapping[int, int] | None = None) -> Iterator[Row | Rejection]:
     """Yields the records of a file as rows of consumer_offsets, in its order; a rejection for each that can't be read.
 
     A console consumer's records get offsets in their order, and their times are those that they hold.
+
+    Args:
+        following: the first of these offsets, by the partition; else 0.
 
     Raises:
         InputError: it can't be opened.
     """
     named = _OF_A_FILE.search(str(path))
-    reader = _Reader(source, 0 if named is None else int(named[1]))
+    partition = 0 if named is None else int(named[1])
+    reader = _Reader(source, partition, (following or {}).get(partition, 0))
     for line in read_lines(path):
         if isinstance(line, Rejection):
             yield line
@@ -84,11 +88,11 @@ def read_records(path: Path, source: str) -> Iterator[Row | Rejection]:
 class _Reader:
     """Reads the lines of one file."""
 
-    def __init__(self, source: str, partition: int) -> None:
+    def __init__(self, source: str, partition: int, first: int) -> None:
         self._source = source
         self._partition = partition
         self._batch = _Batch()
-        self._next = 0
+        self._next = first
         self._ts = 0
 
     def rows(self, text: str) -> Iterator[Row]:

@@ -56,12 +56,15 @@ def read_dumps(paths: Sequence[Path], source: str) -> OffsetsDump:
     """
     found: dict[tuple[int, int], Row] = {}
     rejections: list[Rejection] = []
+    following: dict[int, int] = {}
     for path in paths:
-        for each in read_records(path, source):
+        # A console consumer's records don't say where they stand: those of each file follow those of the one before.
+        for each in read_records(path, source, dict(following)):
             if isinstance(each, Rejection):
                 rejections.append(each)
             else:
                 found.setdefault((each["partition"], each["offset"]), each)
+                following[each["partition"]] = max(each["offset"] + 1, following.get(each["partition"], 0))
     rows = [found[place] for place in sorted(found)]
     return OffsetsDump(rows, list(transitions(rows)), rejections)
 
