@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -100,8 +101,16 @@ def main(
         gateway = None
         if listen is not None:
             gateway = GatewayOptions(listen, advertise, config, upstream, broker_ports, security, gateways)
-        elif upstream is not None or security is not None:
-            raise GatewaySettingsError("--upstream and --security are about the gateway of --listen; name that, too")
+        else:
+            _refuse_without_gateway(
+                {
+                    "--upstream": upstream,
+                    "--security": security,
+                    "--advertise": advertise,
+                    "--broker-ports": broker_ports,
+                    "--gateways": gateways,
+                }
+            )
         settings = load_settings(config, setting or (), topics_known=upstream is not None)
         _refuse_mixed(source, log, kafka_config)
         options = StreamOptions(
@@ -124,6 +133,17 @@ def main(
             kafka=read_kafka_security(kafka_config),
         )
         _coordinate(options, settings, gateway, metrics, spark_conf)
+
+
+def _refuse_without_gateway(options: Mapping[str, object]) -> None:
+    """Refuses options that would do nothing.
+
+    Raises:
+        GatewaySettingsError: one is given.
+    """
+    for name, value in options.items():
+        if value is not None:
+            raise GatewaySettingsError(f"{name} is about the gateway of --listen; name that, too")
 
 
 def _coordinate(

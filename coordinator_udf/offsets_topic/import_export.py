@@ -69,12 +69,16 @@ def import_file(file: Path, tables: Folder, source: str) -> Imported:
     Raises:
         StoreError: the tables have that source already, or the file can't be read.
     """
-    for name in (OFFSETS, REJECTED):
-        if source in sources(tables, name):
-            raise StoreError(
-                f"{table_in(tables, name)} has rows of source {source!r} already. Choose another name with --source, "
-                f"or delete them first (DELETE FROM delta.`{table_in(tables, name)}` WHERE source = '{source}')."
-            )
+    if source in sources(tables, OFFSETS):
+        table = table_in(tables, OFFSETS)
+        raise StoreError(
+            f"{table} has rows of source {source!r} already. Choose another name with --source, "
+            f"or delete them first (DELETE FROM delta.`{table}` WHERE source = {literal(source)})."
+        )
+    if source in sources(tables, REJECTED):
+        # An import that was killed before it had any record in, or that had none: this one begins anew.
+        mine = f"source = {literal(source)} AND api = {literal(IMPORT_API)}"
+        DeltaTable(table_in(tables, REJECTED)).delete(mine)
     report = Imported()
     rejected: list[dict[str, Any]] = []
     batches = list(_batches(_lines(file), source, report, rejected))

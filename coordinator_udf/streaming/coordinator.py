@@ -146,8 +146,13 @@ class Coordinator:
             self._ticker.start()
 
     def stop(self) -> None:
-        """Ends the query after the micro-batch that is under way; does nothing if it has ended."""
+        """Ends the query after the micro-batch that is under way; does nothing if it has ended.
+
+        Raises:
+            StreamingQueryException: that micro-batch failed.
+        """
         query, sink = self.query, self.sink
+        failure: StreamingQueryException | None = None
         if query.isActive:
             sink.hold()
             deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -156,6 +161,7 @@ class Coordinator:
                 if not query.status["isTriggerActive"]:
                     break
                 time.sleep(0.01)
+            failure = None if sink.is_holding else _failure_of(query)
             # The batch that waits is given up, which Spark takes for a failure worth a page of log.
             jvm: Any = self._spark.sparkContext._jvm  # noqa: SLF001
             log4j = jvm.org.apache.logging.log4j
@@ -169,6 +175,8 @@ class Coordinator:
         if self._ticker is not None:
             # Who comes to its end next is the gateway, which the ticker would miss.
             self._ticker.stop()
+        if failure is not None:
+            raise failure
 
     def _start(self, undo: ExitStack) -> None:
         options = self.options
@@ -375,3 +383,8 @@ def tell_topics(log: AppendableLog, config: CoordinatorConfig, *, or_tick: bool)
     if topics or or_tick:
         api, body = ("TopicMetadata", metadata_body(topics)) if topics else ("Tick", None)
         log.append(control_rows(partitions=log.partitions, log_ts=0, api=api, body=body))
+
+
+def _failure_of(query: StreamingQuery) -> StreamingQueryException | None:
+    """Returns why a query ended by itself, if it did."""
+    return None if query.isActive else query.exception()

@@ -317,3 +317,25 @@ def test_a_member_proposes_the_users_assignor() -> None:
     member.handle(1, inputs.Response(find.req, found))
     (join,) = [o for o in member.handle(1, inputs.Poll()) if isinstance(o, outputs.Request)]
     assert [protocol["name"] for protocol in join.body["protocols"]] == ["one-topic-each"]
+
+
+def test_a_member_whose_assignor_fails_as_it_joins_throws_that_and_goes_on() -> None:
+    """As Java: poll throws it, and the next one tries again."""
+    fails = [True]
+
+    def lags() -> dict[TopicPartition, int]:
+        if fails:
+            raise ValueError("no lags today")
+        return {}
+
+    member = ClassicMember(MemberConfig.parse({"group.id": "g"}), lambda: 1.0, assignors=[LagBasedAssignor(lags)])
+    member.handle(0, inputs.Tick())
+    member.handle(0, inputs.Subscribe(("t0",)))
+    (find,) = [o for o in member.handle(0, inputs.Poll()) if isinstance(o, outputs.Request)]
+    found = {"coordinators": [{"key": "g", "nodeId": 0, "errorCode": 0}]}
+    member.handle(1, inputs.Response(find.req, found))
+    (error,) = [o for o in member.handle(1, inputs.Poll()) if isinstance(o, outputs.ErrorRaised)]
+    assert (error.op, error.class_name, error.message) == ("poll", "ValueError", "no lags today")
+    fails.clear()
+    requests = [o for o in member.handle(200, inputs.Poll()) if isinstance(o, outputs.Request)]
+    assert [request.api for request in requests] == ["JoinGroup"]

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
+from coordinator_udf.offsets_topic import import_export
 from coordinator_udf.offsets_topic.cli import app
 from coordinator_udf.offsets_topic.lines import Line, line_to_row, read_line, row_to_line
 from coordinator_udf.offsets_topic.records import Record, encode, is_marker
@@ -99,6 +101,28 @@ def test_lines_that_are_no_record_are_kept_and_exported_in_their_places(tmp_path
     exported = out.read_text().splitlines()
     assert Counter(exported) == Counter(lines)
     assert exported == [good[0], good[0], good[1], good[2], unknown_type, unknown_version, "no json", lines[-1]]
+
+
+def test_an_import_that_was_killed_in_the_middle_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it rejected is in the tables then, and none of its records."""
+    file = tmp_path / "it's.jsonl"
+    file.write_text("no json\n" + gzip.decompress(EXCERPT.read_bytes()).decode())
+    append = import_export._append
+
+    def killed(table: str, rows: pa.Table) -> None:
+        if table.endswith("consumer_offsets"):
+            raise KeyboardInterrupt
+        append(table, rows)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(import_export, "_append", killed)
+        with pytest.raises(KeyboardInterrupt):
+            import_export.import_file(file, str(tmp_path), "it's")
+    import_export.import_file(file, str(tmp_path), "it's")
+    rejected = DeltaTable(str(tmp_path / "rejected_requests")).to_pyarrow_table()
+    assert rejected.column("raw").to_pylist() == ["no json"]
+    assert DeltaTable(str(tmp_path / "consumer_offsets")).to_pyarrow_table().num_rows > 0
+    assert run("import", file, "--tables", tmp_path, "--source", "it's").exit_code == 2
 
 
 def test_a_source_is_imported_once(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ class _Partitioned(NamedTuple):
     nothing: Mapping[str, Any] = {}
 
 
+#: Versions of Metadata before have topics made that aren't there (allow.auto.create.topics).
+_FIRST_THAT_ASKS_TO_CREATE: Final = 4
+
 _PARTITIONED: Final = {
     "Produce": _Partitioned(
         "WRITE",
@@ -117,6 +120,12 @@ def _of_producer(api: str, version: int, body: Body) -> Restriction:
     return Restriction(None, lambda _: said)
 
 
+def _would_be_made(topic: Body, asker: Asker) -> bool:
+    """Tells whether a cluster may make a topic because somebody asks for it who may not have one made."""
+    name = asker.topic_name(topic)
+    return name is not None and asker.catalog.named(name) is None and not asker.may("CREATE", _TOPIC, name)
+
+
 def _metadata(version: int, body: Body, asker: Asker) -> Restriction | None:
     if body["topics"] is None or (version == 0 and not body["topics"]):
         return Restriction(body, lambda said: {**said, "topics": [t for t in said["topics"] if _may_see(t, asker)]})
@@ -129,7 +138,14 @@ def _metadata(version: int, body: Body, asker: Asker) -> Restriction | None:
         else:
             # Ids are not secret, so they are repeated; a name that was asked for has none.
             errors.append(_no_topic(topic.get("name"), topic.get("topicId", ZERO_UUID)))
-    if not errors:
+    may_create = asker.may("CREATE", "CLUSTER", CLUSTER) or not any(_would_be_made(topic, asker) for topic in left)
+    if not may_create and version >= _FIRST_THAT_ASKS_TO_CREATE:
+        # Not made, a topic is answered as if the cluster made none by itself.
+        body = {**body, "allowAutoTopicCreation": False}
+    elif not may_create:
+        errors += [_no_topic(topic.get("name"), ZERO_UUID) for topic in left if _would_be_made(topic, asker)]
+        left = [topic for topic in left if not _would_be_made(topic, asker)]
+    if not errors and may_create:
         return None
     shaped = answer("Metadata", version, topics=errors)["topics"]
     # Of no topic at all it still has to be told which brokers there are; in v0 an empty list asks for all topics.

@@ -193,6 +193,8 @@ class Rebalance:
             assignor.on_assignment(assignment, group)
         except ClientException as error:
             return error
+        except Exception as error:  # noqa: BLE001  the application's own (ConsumerCoordinator.invokeOnAssignment)
+            return ClientException(type(error).__name__, str(error))
         return None
 
 

@@ -268,6 +268,26 @@ def test_only_who_may_act_for_the_cluster_fetches_as_a_follower(version: int, re
         assert (CLUSTER_RULES["Fetch"](version, {**consumers, **replica}, asker) is not None) == refused
 
 
+@pytest.mark.parametrize("version", [1, 12])
+def test_nobody_has_topics_made_who_may_not_create_them(version: int) -> None:
+    """A cluster that makes topics by itself would make one that the gateway asks for."""
+    known = TopicCatalog([Topic("t", 1, topic_id("t"))])
+    names = ["t", "new"]
+    asked = {"allowAutoTopicCreation": True, "topics": [{"name": name, "topicId": ZERO_UUID} for name in names]}
+    for rules, is_left in ((["a DESCRIBE TOPIC *"], False), (["a DESCRIBE TOPIC *", "a CREATE TOPIC n*"], True)):
+        asker = Asker("User:a", "127.0.0.1", Acls([acl(rule) for rule in rules], []), known)
+        restriction = CLUSTER_RULES["Metadata"](version, asked, asker)
+        if is_left:
+            assert restriction is None
+            continue
+        assert restriction is not None
+        passed = restriction.body
+        assert passed is not None
+        assert (passed["allowAutoTopicCreation"], [topic["name"] for topic in passed["topics"]]) == (
+            (True, ["t"]) if version < 4 else (False, names)
+        )
+
+
 def test_rules_of_hosts_are_about_addresses_as_java_has_them() -> None:
     assert plain_address("::ffff:10.0.0.5") == "10.0.0.5"
     assert [plain_address(host) for host in ("10.0.0.5", "::1", "unknown")] == ["10.0.0.5", "::1", "unknown"]
