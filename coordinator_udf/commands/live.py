@@ -56,6 +56,7 @@ from coordinator_udf.streaming.failures import told_in_words
 from coordinator_udf.streaming.folding import DEFAULT_FOLD_AFTER_ROWS
 from coordinator_udf.streaming.metrics import CoordinatorMetrics
 from coordinator_udf.streaming.options import StreamOptions
+from coordinator_udf.streaming.power_loss import repair_after_power_loss
 from coordinator_udf.streaming.session import coordinator_session
 from coordinator_udf.streaming.signals import stop_on_signals
 from coordinator_udf.streaming.sink import DEFAULT_LARGE_BATCH_ROWS
@@ -155,6 +156,9 @@ def _coordinate(
 ) -> None:
     """Runs the coordinator, and its gateway where there is one, until it is stopped."""
     phases = StartupPhases()
+    if options.durable:
+        # Before metrics and the gateway read the tables.
+        repair_after_power_loss(options.tables, options.checkpoint)
     told = None if metrics is None else _Told(parse_address(metrics), options.tables)
     gateway = None
     if gateway_options is not None:

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from typer.testing import CliRunner
 
+from coordinator_udf.commands import live
+from coordinator_udf.commands.job import as_app
 from coordinator_udf.settings.coordinator import FIELDS
 from coordinator_udf.streaming.checkpoint_files import LocalFiles
-from coordinator_udf.streaming.lease import StartError
+from coordinator_udf.streaming.lease import StartError, take_over
 from coordinator_udf.streaming.power_loss import refuse_tables_ahead, repair_after_power_loss
 from coordinator_udf.tables.delta import WRITE_ORDER, OutputTables
 from coordinator_udf.tables.durability import cut_torn_end
@@ -138,6 +142,39 @@ def test_the_end_of_a_log_that_was_torn_is_cut_off(tmp_path: Path) -> None:
     for number in range(6):
         again.write(batch(number), "query", number)
     assert {DeltaTable(str(tmp_path / name)).count() for name in WRITE_ORDER} == {6}
+
+
+def test_metrics_begin_after_what_is_torn_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They read the tables before the query starts, and so does the gateway."""
+    tables = OutputTables(str(tmp_path / "tables"))
+    for number in range(3):
+        tables.write(batch(number), "query", number)
+    tables.close()
+    lease = tmp_path / "tables" / "_coordinator" / "lease.json"
+    lease.parent.mkdir(exist_ok=True)
+    with take_over(OutputTables(str(tmp_path / "tables")), str(tmp_path / "checkpoint")):
+        text = lease.read_text()
+    lease.write_text(text)
+    reboot(tmp_path / "tables")
+    newest = max((tmp_path / "tables" / "consumer_offsets" / "_delta_log").glob("*.json"))
+    newest.write_bytes(newest.read_bytes()[:-40])
+    with pytest.raises(DeltaError):
+        DeltaTable(str(newest.parent.parent))
+
+    class Begun(Exception):
+        pass
+
+    def begin(*_: object, **__: object) -> None:
+        raise Begun
+
+    monkeypatch.setattr(live, "coordinator_session", begin)
+    with pytest.raises(Begun):
+        CliRunner().invoke(
+            as_app(live.main),
+            ["--root", str(tmp_path), "--metrics", "127.0.0.1:0"],
+            catch_exceptions=False,
+        )
+    assert DeltaTable(str(newest.parent.parent)).version() >= 0
 
 
 def test_a_torn_checkpoint_of_a_log_is_dropped(tmp_path: Path) -> None:
