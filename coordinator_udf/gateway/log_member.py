@@ -210,7 +210,7 @@ class LogMember:
             MemberError: the member hasn't that part (any more), the commit was refused, or its listener asks.
         """
         lost = sorted(set(offsets) - set(self.assignment))
-        if lost:
+        if lost and not self._loop.is_closed():
             named = ", ".join(f"{topic}-{number}" for topic, number in lost)
             raise MemberError(ErrorRaised("commitSync", "CommitFailedException", f"the member doesn't have {named}"))
         self._wait(self._member.commit(offsets))

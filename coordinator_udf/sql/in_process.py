@@ -28,7 +28,6 @@ from sqlglot.errors import UnsupportedError
 
 from coordinator_udf import stopping
 from coordinator_udf.log.dataframe import request_log_table
-from coordinator_udf.sql.as_spark import as_spark_would
 from coordinator_udf.sql.embedded_protocol import read_embedded_protocol
 from coordinator_udf.sql.shapes import SHAPES, files_alone, table_path
 from schemas.coordinator_log import COORDINATOR_LOG_TABLE
@@ -138,7 +137,7 @@ class ViewsInProcess:
         Raises:
             duckdb.Error: it names what isn't there, or can't be said in DuckDB's SQL.
         """
-        result = self._heard(partial(self._duck.execute, _translated(as_spark_would(parsed))))
+        result = self._heard(partial(self._duck.execute, _translated(parsed)))
         columns = [column[0] for column in result.description or ()]
         pieces = iter(lambda: self._heard(partial(result.fetchmany, _PIECE_ROWS)), [])
         return columns, chain(next(pieces, []), chain.from_iterable(pieces))

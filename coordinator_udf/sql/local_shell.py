@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from sqlglot import exp
 
+from coordinator_udf.sql.as_spark import as_spark_would
 from coordinator_udf.sql.in_process import ViewsInProcess
 from coordinator_udf.sql.registration import NoTables, table_versions
 from coordinator_udf.sql.results import Results
@@ -94,7 +95,7 @@ class LocalShell(Statements):
         views = self._current()
         views.make(views_named(statement))
         try:
-            return views.rows(_with_names(parsed))
+            return views.rows(as_spark_would(_with_names(parsed)))
         except (duckdb.CatalogException, duckdb.BinderException) as error:
             if any(words in str(error) for words in _NO_FUNCTION) or (self._is_of_spark() and is_of_table(error)):
                 raise NeedsSpark from error

@@ -292,10 +292,11 @@ def test_who_began_to_pack_earlier_gives_way(tmp_path: Path) -> None:
     for row in rows:
         append(table, [row])
     first = DeltaTable(str(table))
+    count = first.to_pyarrow_table().num_rows
     assert pack(str(table))[1] == 1
     with pytest.raises(CommitFailedError):
         first.optimize.compact()
-    assert DeltaTable(str(table)).to_pyarrow_table().num_rows == 12
+    assert DeltaTable(str(table)).to_pyarrow_table().num_rows == count
 
 
 def test_two_compactions_at_once_both_end_well(spark: SparkSession, tmp_path: Path) -> None:
