@@ -10,8 +10,7 @@ from typing import Annotated, Final
 import typer
 from deltalake import DeltaTable
 
-from coordinator_udf.offsets_topic.compaction import Compaction, Removed, compact
-from coordinator_udf.offsets_topic.compaction import pack as packed
+from coordinator_udf.offsets_topic.compaction import Compaction, Removed, compact, pack_table
 from coordinator_udf.tables.places import absolute
 from coordinator_udf.tables.spark_session import delta_session
 from coordinator_udf.user_errors import InputError, telling_errors
@@ -70,7 +69,7 @@ def main(
     if pack:
         _say("packing small files")
         with telling_errors("compact"):
-            gone, come = packed(table, attempts=attempts)
+            gone, come = pack_table(table, attempts=attempts)
         typer.echo(f"packed {gone} files into {come}")
 
 

@@ -17,8 +17,6 @@ from coordinator_udf.simulation.seed_search import Searched, search
 from coordinator_udf.simulation.telling import first_of_each_kind, told_once
 from coordinator_udf.user_errors import InputError, telling_errors
 
-#: Of so many kinds of a scenario the fewest events are looked for that show one: 16 to 130 s of CPU each.
-_SHORTENED = 3
 #: Of so many seeds a search can be planned in memory; of the smallest scenarios that many take a week.
 _MOST_SEEDS = 1_000_000
 
@@ -42,7 +40,7 @@ def main(
         told = ", ".join(f"{count} with {kind}" for kind, count in sorted(worlds.items())) or "none with a violation"
         typer.echo(f"{scenario}: {sum(one.seeds for one in of_scenario):,} worlds, {told}")
         kinds = [(paths[scenario], found.seed, found.kind) for one in of_scenario for found in one.found]
-        for line in first_of_each_kind(kinds, _SHORTENED, lambda line: typer.echo(line, err=True)):
+        for line in first_of_each_kind(kinds, lambda line: typer.echo(line, err=True)):
             typer.echo(line)
     if ours:
         raise typer.Exit(1)

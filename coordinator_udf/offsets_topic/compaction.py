@@ -9,9 +9,9 @@ meanwhile nor a batch that a coordinator runs again can need what was removed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SHARD: Final = ("source", "partition")
 _PLACE: Final = (*_SHARD, "offset")
@@ -105,18 +107,10 @@ def compact(spark: SparkSession, table: str, wanted: Compaction, *, attempts: in
         CompactionConflictError: all attempts failed.
     """
     # What goes is judged by Spark at one version, and is superfluous in every later one.
-    for attempt in range(1, attempts + 1):
-        try:
-            return _compact_once(spark, table, wanted)
-        except CommitFailedError as error:
-            log.warning("attempt %d of %d: another commit changed the same files: %s", attempt, attempts, error)
-    raise CompactionConflictError(
-        f"{table} was changed by others in each of {attempts} attempts; run it again, with more --attempts or when "
-        "nothing else deletes from the table"
-    )
+    return _tried(lambda: _compact_once(spark, table, wanted), table, attempts)
 
 
-def pack(table: str, *, attempts: int = 5) -> tuple[int, int]:
+def pack_table(table: str, *, attempts: int = 5) -> tuple[int, int]:
     """Rewrites many small files as few large ones, no row changed. Safe beside a coordinator that does the same.
 
     Args:
@@ -128,15 +122,24 @@ def pack(table: str, *, attempts: int = 5) -> tuple[int, int]:
     Raises:
         CompactionConflictError: all attempts failed.
     """
+    metrics = _tried(lambda: pack_files(DeltaTable(table)), table, attempts)
+    return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
+
+
+def _tried(work: Callable[[], T], table: str, attempts: int) -> T:
+    """Does what changes a table, again and again while other commits get in between.
+
+    Raises:
+        CompactionConflictError: all attempts failed.
+    """
     for attempt in range(1, attempts + 1):
         try:
-            metrics = pack_files(DeltaTable(table))
+            return work()
         except CommitFailedError as error:
             log.warning("attempt %d of %d: another commit got in between: %s", attempt, attempts, error)
-        else:
-            return int(metrics["numFilesRemoved"]), int(metrics["numFilesAdded"])
     raise CompactionConflictError(
-        f"{table} was changed by others in each of {attempts} attempts to pack its files; run it again"
+        f"{table} was changed by others in each of {attempts} attempts; run it again, with more --attempts or when "
+        "nothing else deletes from the table or packs it"
     )
 
 

@@ -89,20 +89,19 @@ def violation_lines(
     if len(lines) > _TOLD:
         yield f"{len(lines) - _TOLD} more such lines: all is in the table violations"
     kinds = [(paths[one.scenario], one.seed, one.violation.kind) for one in found]
-    yield from first_of_each_kind(kinds, _SHORTENED, say)
+    yield from first_of_each_kind(kinds, say)
 
 
-def first_of_each_kind(found: Iterable[tuple[Path, int, str]], most: int, say: Callable[[str], None]) -> Iterator[str]:
-    """Yields the fewest events of the first violation of each kind that isn't Kafka's own, and its command.
+def first_of_each_kind(found: Iterable[tuple[Path, int, str]], say: Callable[[str], None]) -> Iterator[str]:
+    """Yields the fewest events of the first violation of each kind, of some, that isn't Kafka's own, and its command.
 
     Args:
         found: the scenario, seed and kind of each violation.
-        most: so many kinds, for it takes some time.
     """
     first: dict[str, tuple[Path, int]] = {}
     for scenario, seed, kind in found:
         if kind not in KAFKAS_OWN:
             first.setdefault(kind, (scenario, seed))
-    for kind, (scenario, seed) in list(first.items())[:most]:
+    for kind, (scenario, seed) in list(first.items())[:_SHORTENED]:
         yield f"{scenario.stem}, seed {seed}, in as few events as show it ({replay_command(scenario, seed)}):"
         yield from fewest_events(draw_world(read_scenario(scenario), seed), seed, kind, say)

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from coordinator_udf.offsets_topic.compaction import Compaction, Removed, compact, pack
+from coordinator_udf.offsets_topic.compaction import Compaction, Removed, compact, pack_table
 from coordinator_udf.offsets_topic.import_export import import_file
 from coordinator_udf.offsets_topic.records import Record
 from coordinator_udf.offsets_topic.rows import to_columns
@@ -257,7 +257,7 @@ def test_others_append_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
         while appender.poll() is None:
             before = DeltaTable(str(table)).version()
             compact(spark, str(table), Compaction(delete_retention_ms=0, min_lag_ms=100))
-            pack(str(table))
+            pack_table(str(table))
             # More commits than the compaction's own three at most: rows came in between.
             during += DeltaTable(str(table)).version() > before + 3
         assert appender.returncode == 0
@@ -278,7 +278,7 @@ def test_no_row_is_there_twice_if_two_pack_at_once(tmp_path: Path) -> None:
 
     def run() -> tuple[int, int]:
         barrier.wait()
-        return pack(str(table), attempts=20)
+        return pack_table(str(table), attempts=20)
 
     with ThreadPoolExecutor(3) as pool:
         counts = [future.result() for future in [pool.submit(run) for _ in range(3)]]
@@ -293,7 +293,7 @@ def test_who_began_to_pack_earlier_gives_way(tmp_path: Path) -> None:
         append(table, [row])
     first = DeltaTable(str(table))
     count = first.to_pyarrow_table().num_rows
-    assert pack(str(table))[1] == 1
+    assert pack_table(str(table))[1] == 1
     with pytest.raises(CommitFailedError):
         first.optimize.compact()
     assert DeltaTable(str(table)).to_pyarrow_table().num_rows == count

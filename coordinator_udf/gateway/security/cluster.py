@@ -27,12 +27,21 @@ class _Partitioned(NamedTuple):
         asked: the list of topics in the request, the name in one of it, its list of partitions, an index in that.
         told: likewise in the answer.
         nothing: what the answer says of a partition beside its index and the error.
+        refuses_all: whether nothing of a request may be done, whatever the asker may do with its topics.
     """
 
     operation: str
     asked: tuple[str, str, str, str]
     told: tuple[str, str, str, str]
     nothing: Mapping[str, Any] = {}
+    refuses_all: Callable[[Body, Asker], bool] = lambda _body, _asker: False
+
+
+def _is_refused_replica(body: Body, asker: Asker) -> bool:
+    """Tells whether a Fetch is a follower's, of somebody who may not be one (KafkaApis.handleFetchRequest)."""
+    state = body.get("replicaState") or {}
+    replica_id = max(body.get("replicaId", -1), state.get("replicaId", -1))
+    return replica_id >= 0 and not asker.may("CLUSTER_ACTION", "CLUSTER", CLUSTER)
 
 
 #: Versions of Metadata before have topics made that aren't there (allow.auto.create.topics).
@@ -50,6 +59,7 @@ _PARTITIONED: Final = {
         ("topics", "topic", "partitions", "partition"),
         ("responses", "topic", "partitions", "partitionIndex"),
         {"highWatermark": -1, "lastStableOffset": -1, "logStartOffset": -1, "preferredReadReplica": -1, "records": ""},
+        _is_refused_replica,
     ),
     "ListOffsets": _Partitioned(
         "DESCRIBE",
@@ -66,13 +76,6 @@ _PARTITIONED: Final = {
 }
 
 
-def _is_refused_replica(body: Body, asker: Asker) -> bool:
-    """Tells whether a Fetch is a follower's, of somebody who may not be one (KafkaApis.handleFetchRequest)."""
-    state = body.get("replicaState") or {}
-    replica_id = max(body.get("replicaId", -1), state.get("replicaId", -1))
-    return replica_id >= 0 and not asker.may("CLUSTER_ACTION", "CLUSTER", CLUSTER)
-
-
 def _partitioned(api: str, shape: _Partitioned) -> Rule:
     asked, name_asked, partitions_asked, index_asked = shape.asked
     told, name_told, partitions_told, index_told = shape.told
@@ -80,7 +83,7 @@ def _partitioned(api: str, shape: _Partitioned) -> Rule:
     def rule(version: int, body: Body, asker: Asker) -> Restriction | None:
         left: list[Body] = []
         errors: list[dict[str, Any]] = []
-        is_refused = api == "Fetch" and _is_refused_replica(body, asker)
+        is_refused = shape.refuses_all(body, asker)
         for topic in body[asked]:
             name = asker.topic_name(topic, name_asked)
             if not is_refused and (name is None or asker.may(shape.operation, _TOPIC, name)):
@@ -138,14 +141,14 @@ def _metadata(version: int, body: Body, asker: Asker) -> Restriction | None:
         else:
             # Ids are not secret, so they are repeated; a name that was asked for has none.
             errors.append(_no_topic(topic.get("name"), topic.get("topicId", ZERO_UUID)))
-    may_create = asker.may("CREATE", "CLUSTER", CLUSTER) or not any(_would_be_made(topic, asker) for topic in left)
-    if not may_create and version >= _FIRST_THAT_ASKS_TO_CREATE:
+    made = [] if asker.may("CREATE", "CLUSTER", CLUSTER) else [topic for topic in left if _would_be_made(topic, asker)]
+    if made and version >= _FIRST_THAT_ASKS_TO_CREATE:
         # Not made, a topic is answered as if the cluster made none by itself.
         body = {**body, "allowAutoTopicCreation": False}
-    elif not may_create:
-        errors += [_no_topic(topic.get("name"), ZERO_UUID) for topic in left if _would_be_made(topic, asker)]
-        left = [topic for topic in left if not _would_be_made(topic, asker)]
-    if not errors and may_create:
+    elif made:
+        errors += [_no_topic(topic.get("name"), ZERO_UUID) for topic in made]
+        left = [topic for topic in left if topic not in made]
+    if not errors and not made:
         return None
     shaped = answer("Metadata", version, topics=errors)["topics"]
     # Of no topic at all it still has to be told which brokers there are; in v0 an empty list asks for all topics.

@@ -28,7 +28,7 @@ from coordinator_udf.simulation.what_if.processes import (
 )
 from coordinator_udf.simulation.what_if.rebalances import Rebalance, recorded_rebalances
 from coordinator_udf.simulation.what_if.restarts import Restarts, lost_states
-from coordinator_udf.simulation.what_if.topics import topics_of_log, wanted_from_ms, wanted_topics
+from coordinator_udf.simulation.what_if.topics import deleted_topics, topics_of_log, wanted_from_ms, wanted_topics
 
 #: Room before the first event of a world, so that nothing has to happen before it begins.
 _LEAD_MS = 1_000
@@ -164,7 +164,7 @@ def _counted(topics: Sequence[TopicPlan], behaviours: Sequence[Behaviour], start
 
     Those of topics that are deleted aren't counted.
     """
-    deleted = {topic.name for topic in topics if not topic.partitions}
+    deleted = deleted_topics(topics)
     born: dict[TopicPartition, int] = {}
     for topic in topics:
         if topic.name not in deleted:

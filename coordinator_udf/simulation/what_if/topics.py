@@ -65,6 +65,11 @@ def wanted_from_ms(topic: str, behaviours: Iterable[Behaviour]) -> float:
     return min(times)
 
 
+def deleted_topics(topics: Iterable[TopicPlan]) -> list[str]:
+    """Returns the names of topics that are deleted, also of those that are made again, in the order of that."""
+    return list(dict.fromkeys(topic.name for topic in topics if not topic.partitions))
+
+
 def wanted_topics(
     behaviours: list[Behaviour],
     history: TopicHistory,
@@ -91,7 +96,9 @@ def wanted_topics(
         for name in [name for name, count in partitions.items() if count and name not in here]:
             partitions[name] = 0
             plans.append(TopicPlan(name, 0, at_ms))
-    deleted = dict.fromkeys(plan.name for plan in plans if not plan.partitions)
-    unknown += [f"who should have the partitions of {name} when it is deleted: they aren't counted" for name in deleted]
+    unknown += [
+        f"who should have the partitions of {name} when it is deleted: they aren't counted"
+        for name in deleted_topics(plans)
+    ]
     unknown += [f"the partitions of the topic {name}, which is left out" for name in sorted(wanted - partitions.keys())]
     return tuple(plans)

@@ -229,14 +229,21 @@ def _bumped(group: Group, line: InfoLine, before: InfoLine | None) -> Iterator[d
     group.state = "Empty" if members == [] else "Assigning"
     yield {
         **_member_row(group, line, rule, None if cause is None else cause.member_id),
-        # A row whose state stays the same and that names no members tells of a member.
-        "from_state": None if previous == group.state and members is None else previous,
+        "from_state": _left(group, previous),
         "reason": None if cause is None else cause.reason,
         "cause_client_id": None if cause is None else cause.client_id,
         "cause_client_reason": None if cause is None else cause.client_reason,
         "cause_api": None,
         "members": members,
     }
+
+
+def _left(group: Group, previous: str | None) -> str | None:
+    """Returns the state that a group left; None where a row would seem to be of a member.
+
+    One whose state stays the same and that names no members tells of a member.
+    """
+    return None if previous == group.state and group.members is None else previous
 
 
 def _upgraded(group: Group, _: InfoLine, __: InfoLine | None) -> Iterator[dict[str, Any]]:
@@ -251,8 +258,7 @@ def _target(group: Group, line: InfoLine, before: InfoLine | None) -> Iterator[d
     previous = group.state
     group.state, group.generation = "Reconciling", line.generation
     yield {
-        # As in `_bumped`.
-        "from_state": None if previous == group.state and group.members is None else previous,
+        "from_state": _left(group, previous),
         "to_state": group.state,
         "rule": "TARGET_COMPUTED",
         "protocol": line.assignor,

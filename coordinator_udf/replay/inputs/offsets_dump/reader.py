@@ -59,7 +59,7 @@ def read_dumps(paths: Sequence[Path], source: str) -> OffsetsDump:
     following: dict[int, int] = {}
     for path in paths:
         # A console consumer's records don't say where they stand: those of each file follow those of the one before.
-        for each in read_records(path, source, dict(following)):
+        for each in read_records(path, source, following):
             if isinstance(each, Rejection):
                 rejections.append(each)
             else:
