@@ -19,7 +19,11 @@ RAW_MAX_CHARS = 100_000
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One recorded answer. `ts` (ms) and `by` are compared only where the recording is exact in time."""
+    """One recorded answer. `ts` (ms) and `by` are compared only where the recording is exact in time.
+
+    A request that is supposed has no body; if it was under way when the log ended, it may be answered from
+    ``unwritten_ms`` on without a line of it.
+    """
 
     request_id: str
     api: str
@@ -27,6 +31,7 @@ class Answer(msgspec.Struct, frozen=True):
     body: dict[str, Any]
     ts: int | None = None
     by: str | None = None
+    unwritten_ms: int | None = None
 
 
 class Record(msgspec.Struct, frozen=True):

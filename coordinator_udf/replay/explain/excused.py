@@ -12,10 +12,13 @@ from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
 from coordinator_udf.replay.judge.compare import Difference, answer_error
 
 
-def excused_by(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
+def excused_by(source: str, facts: LogFacts, *, once_searched: bool) -> Callable[[Step, str], bool]:
     """Returns what tells whether one group's answer may differ, for the log itself can't tell what is right.
 
     It is found out once for each answer that differs: a search comes by the same ones again and again.
+
+    Args:
+        once_searched: whether what the log may lack was looked for in vain (LogFacts.undecided).
     """
     found: dict[tuple[int, str], bool] = {}
 
@@ -37,6 +40,6 @@ def excused_by(source: str, facts: LogFacts) -> Callable[[Step, str], bool]:
         shown = ({"body": sides[0]}, None if sides[1] is None else {"body": sides[1]})
         error = error_name(answer_error(answer.body))
         difference = Difference(source, "answer", answer.api, answer.request_id, error, *shown)
-        return facts.undecided(difference) is not None
+        return facts.undecided(difference, once_searched=once_searched) is not None
 
     return excused

@@ -16,6 +16,7 @@ from coordinator_udf.replay.explain.suppositions import (
     better_with_failed_timers,
     better_with_other_looks,
     better_with_unseen_joins,
+    better_without_the_end,
 )
 from coordinator_udf.replay.explain.wanted import groups_in_lists, groups_that_differ
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
@@ -103,5 +104,5 @@ def _searched(make: Callable[[Sequence[Row]], ShardSearch], rows: Sequence[Row],
     shard = make(usual)
     shard.search(wanted)
     shard = better_with_failed_timers(better_with_other_looks(shard, make), make)
-    shard = better_with_early_loads(better_with_unseen_joins(shard))
+    shard = better_without_the_end(better_with_early_loads(better_with_unseen_joins(shard)))
     return shard.or_if_better(make(rows)) if shard.unexplained and usual != rows else shard

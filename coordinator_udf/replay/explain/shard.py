@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from coordinator_udf.groups.model.timers import NEVER_MS
@@ -46,6 +46,7 @@ class ShardSearch:
         outcomes: of the groups that were searched; `steps` has those of each.
         broken: those that couldn't be, for handling one of their rows raises: why.
         unseen: the joins that the log doesn't have.
+        once_searched: whether what the log may lack was looked for in vain (LogFacts.undecided).
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class ShardSearch:
         self.outcomes: dict[GroupKey, Outcome] = {}
         self.broken: dict[GroupKey, str] = {}
         self.unseen: list[UnseenJoin] = []
+        self.once_searched = False
         self.partition, self.source, self.facts = partition, source, facts
         self._answers, self._bounds, self.rows, self._listed = answers, bounds, rows, listed
         self._own: defaultdict[str, list[Row]] = defaultdict(list)
@@ -140,7 +142,13 @@ class ShardSearch:
         shared = [event for event in self.shared if not loads_another(event.row, group_id)]
         try:
             self.outcomes[key] = _search(
-                self.source, self.facts, key, steps, shared=shared, bounds=self._bounds, prompt=self._prompt
+                self.source,
+                key,
+                steps,
+                shared=shared,
+                bounds=self._bounds,
+                excused=excused_by(self.source.source, self.facts, once_searched=self.once_searched),
+                prompt=self._prompt,
             )
         except PoisonRow as poison:
             self.broken[key] = poison.details
@@ -221,18 +229,18 @@ def _shared(rows: Sequence[Row], entries: Mapping[str, Entry], bounds: Bounds, p
 
 def _search(
     source: ReplaySource,
-    facts: LogFacts,
     key: GroupKey,
     steps: list[Step],
     *,
     shared: Sequence[SharedEvent],
     bounds: Bounds,
+    excused: Callable[[Step, str], bool],
     prompt: Prompt,
 ) -> Outcome:
     partition, group_id = key
     keep_log = any(event.row["api"] == "Failover" for event in shared)
     machine = GroupMachine(partition, source.settings, keep_log=keep_log)
-    walk = Walk(machine, steps, shared, bounds, excused_by(source.source, facts), prompt=prompt)
+    walk = Walk(machine, steps, shared, bounds, excused, prompt=prompt)
     outcome = Search(walk, Rebase(walk, group_id, source.settings)).run()
     # When a list was made is told for its whole shard, once its groups are as they were listed.
     outcome.unexplained = [found for found in outcome.unexplained if steps[found.place].row["api"] != LIST_GROUPS]

@@ -78,6 +78,11 @@ class Step:
         """Whether it is supposed (unseen_joins), and nobody was answered."""
         return self.answer is not None and not self.answer.body
 
+    def may_be_unwritten(self, at_ms: int) -> bool:
+        """Returns whether an answer at a time may have no line, for the log ended before it was written."""
+        unwritten_ms = None if self.answer is None else self.answer.unwritten_ms
+        return unwritten_ms is not None and unwritten_ms <= at_ms
+
     def brings_regex(self, *, known: bool) -> bool:
         """Returns whether regular expressions may be resolved because of the request.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 
 from coordinator_udf.groups.model.timers import NEVER_MS
+from coordinator_udf.replay.explain.excused import excused_by
 from coordinator_udf.replay.explain.failed_timers import hangs_before_losses, with_failed_timers
 from coordinator_udf.replay.explain.looks import MOST_UNEXPLAINED, times_of_looks, with_look
 from coordinator_udf.replay.explain.machine import GroupMachine
@@ -87,7 +88,7 @@ def better_with_unseen_joins(shard: ShardSearch) -> ShardSearch:
     """Returns the shard with joins that the log doesn't have with which less is unexplained; else as it is."""
     left = {group_id for (_, group_id), outcome in shard.outcomes.items() if outcome.unexplained}
     joins: defaultdict[str, list[UnseenJoin]] = defaultdict(list)
-    for join in unseen_joins(shard.rows, shard.facts.entries, left) if left else ():
+    for join in unseen_joins(shard.rows, shard.facts.entries, left, shard.facts.ends_us) if left else ():
         joins[join.row["group_id"]].append(join)
     in_vain = 0
     for group_id, of_group in joins.items():
@@ -158,3 +159,19 @@ def better_with_early_loads(shard: ShardSearch) -> ShardSearch:
     other = copy(shard)
     other.begin_anew(early)
     return shard.or_if_better(other)
+
+
+def better_without_the_end(shard: ShardSearch) -> ShardSearch:
+    """Returns the shard, searched once more if something is left that the log's end leaves open, without that."""
+    if not any(_is_left_open(shard, group_id, outcome) for (_, group_id), outcome in shard.outcomes.items()):
+        return shard
+    other = copy(shard)
+    other.once_searched = True
+    other.begin_anew(shard.shared)
+    return shard.or_if_better(other)
+
+
+def _is_left_open(shard: ShardSearch, group_id: str, outcome: Outcome) -> bool:
+    """Returns whether the log's end leaves an answer open that nothing explains."""
+    excused = excused_by(shard.source.source, shard.facts, once_searched=True)
+    return any(excused(shard.steps[group_id][found.place], found.ours[0]) for found in outcome.unexplained)

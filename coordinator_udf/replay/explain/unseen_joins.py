@@ -15,13 +15,17 @@ from typing import Final, NamedTuple
 import msgspec
 
 from coordinator_udf.protocol.errors import Errors
+from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.steps import Row
 from coordinator_udf.replay.inputs.broker_log.line import Entry
+from coordinator_udf.replay.judge.compare import answer_error
 from coordinator_udf.replay.recording import Answer
 
 #: For so long after a join that waits an answer may differ for it: as long as members are waited for by default
 #: (max.poll.interval.ms), and what is usual beside that.
 REACH_MS: Final = 330_000
+#: How late an answer may be written.
+_LATE_MS: Final = Bounds().late_ms
 #: After so many answers in a row that none explains no more of a group are tried: each costs a search of what was told
 #: up to then.
 IN_VAIN: Final = 3
@@ -33,7 +37,13 @@ FEW: Final = 4
 TOLD: Final = frozenset({"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "DescribeGroups"})
 
 #: What is told to a member that joins, or joins again, next.
-_JOIN_NEXT: Final = frozenset({("JoinGroup", Errors.MEMBER_ID_REQUIRED), ("Heartbeat", Errors.REBALANCE_IN_PROGRESS)})
+_JOIN_NEXT: Final = frozenset(
+    {
+        ("JoinGroup", Errors.MEMBER_ID_REQUIRED),
+        ("Heartbeat", Errors.REBALANCE_IN_PROGRESS),
+        ("SyncGroup", Errors.REBALANCE_IN_PROGRESS),
+    }
+)
 
 
 class UnseenJoin(NamedTuple):
@@ -43,16 +53,30 @@ class UnseenJoin(NamedTuple):
         after: the request before it, of the same connection.
         row: the row of the log that it would be.
         entry: the line that it would be; it waited from the answer to the request before it.
+        ends_log: whether it was under way when the log ended.
     """
 
     after: str
     row: Row
     entry: Entry
+    ends_log: bool = False
 
     @property
     def answer(self) -> Answer:
         """None that a client was given: whoever is answered, but by a shard that ends, didn't wait."""
-        return Answer(self.row["request_id"], "JoinGroup", self.row["api_version"], {})
+        unwritten_ms = self.entry.written_us // 1_000 - _LATE_MS if self.ends_log else None
+        return Answer(self.row["request_id"], "JoinGroup", self.row["api_version"], {}, unwritten_ms=unwritten_ms)
+
+    def needs_no_line(self, told: Answer, end_ms: int) -> bool:
+        """Returns whether the log may lack an answer: its shard's end gave it, or the log was over.
+
+        Args:
+            end_ms: when the log's last answer was given.
+        """
+        unwritten_ms = self.answer.unwritten_ms
+        at_ms = told.ts or 0
+        is_late = at_ms > end_ms or (unwritten_ms is not None and at_ms >= unwritten_ms)
+        return is_late or answer_error(told.body) == Errors.NOT_COORDINATOR
 
 
 class _Member:
@@ -64,7 +88,9 @@ class _Member:
         self.is_to_join = False
 
 
-def unseen_joins(rows: Sequence[Row], entries: Mapping[str, Entry], group_ids: Collection[str]) -> Iterator[UnseenJoin]:
+def unseen_joins(
+    rows: Sequence[Row], entries: Mapping[str, Entry], group_ids: Collection[str], ends_us: int
+) -> Iterator[UnseenJoin]:
     """Yields the joins that may be missing of groups, each once.
 
     There may be one before each by which a known member comes on another connection; and one where a member was told to
@@ -74,9 +100,9 @@ def unseen_joins(rows: Sequence[Row], entries: Mapping[str, Entry], group_ids: C
         rows: of a shard, in order.
         entries: the lines of the log by request id.
         group_ids: the groups.
+        ends_us: when the log ends.
     """
     members: dict[tuple[str, str], _Member] = {}
-    end_us = max((entry.answered_us for entry in entries.values()), default=0)
     for row in rows:
         entry = entries.get(row["request_id"] or "")
         if entry is None or row["group_id"] not in group_ids:
@@ -101,7 +127,7 @@ def unseen_joins(rows: Sequence[Row], entries: Mapping[str, Entry], group_ids: C
             member.last = row["request_id"], entry
     for member in members.values():
         if member.is_to_join and member.join is not None and member.last is not None:
-            yield _between(*member.last, max(end_us, member.last[1].answered_us), member.join)
+            yield _between(*member.last, ends_us, member.join)._replace(ends_log=True)
 
 
 def _named(body: str | None, member_id: str) -> str | None:

@@ -166,8 +166,8 @@ class Walk(Position):
             step = self._by_id.get(request_id)
             if step is None or step.is_answered_by(body):
                 continue
-            if step.is_unseen and self.first == len(self.steps):
-                # What is told when the log has nothing more of the group isn't missing in it.
+            if step.is_unseen and step.may_be_unwritten(self.machine.now_ms):
+                # What is told when the log is over isn't missing in it.
                 continue
             if self._excused(step, body):
                 self.excused_now += 1

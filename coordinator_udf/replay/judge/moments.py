@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any, Final
@@ -32,12 +32,15 @@ class _Joined(msgspec.Struct, rename="camel"):
     generation_id: int
 
 
-def with_answered_moments(outputs: Outputs, recording: Recording) -> Outputs:
+def with_answered_moments(outputs: Outputs, recording: Recording, differing: Container[str | None] = ()) -> Outputs:
     """Puts the ends of join phases to the moments at which the broker answered those that had waited for them.
 
     Between what the group did before and after, whose times stay. For a phase that ends when it begins nobody waited.
+
+    Args:
+        differing: the requests that the broker answered otherwise, which tell nothing of our phases.
     """
-    answered = _answered(outputs, recording)
+    answered = _answered(outputs, recording, differing)
     transitions = outputs.transitions
     if not answered or not len(transitions):
         return outputs
@@ -100,13 +103,16 @@ def _stretches(own: list[int], times: list[int]) -> Iterator[tuple[int, int, int
         yield moment, first, last
 
 
-def _answered(outputs: Outputs, recording: Recording) -> Mapping[_Moment, int]:
+def _answered(outputs: Outputs, recording: Recording, differing: Container[str | None]) -> Mapping[_Moment, int]:
     """Returns when the first of those was answered that joined a generation, by the moment of their answers here."""
     recorded = {
         # An answer of another generation than ours tells of another phase.
         (answer.request_id, answer.body.get("generationId")): answer.ts
         for answer in recording.answers
-        if answer.api == _JOIN and answer.ts is not None and answer.body.get("errorCode") == 0
+        if answer.api == _JOIN
+        and answer.ts is not None
+        and answer.body.get("errorCode") == 0
+        and answer.request_id not in differing
     }
     responses = outputs.responses
     joins = responses.filter(pc.equal(responses.column("api"), _JOIN))

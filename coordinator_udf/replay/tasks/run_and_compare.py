@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.replay.explain.explain import explain
 from coordinator_udf.replay.explain.listings import place_listings
 from coordinator_udf.replay.explain.proposals import proposed_settings
@@ -26,12 +25,13 @@ from coordinator_udf.replay.explain.unseen_topics import (
     with_topic,
 )
 from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, REBASED, LogFacts
-from coordinator_udf.replay.judge.compare import Difference, Verdict, answer_error, compare
+from coordinator_udf.replay.judge.compare import Difference, Verdict, compare
 from coordinator_udf.replay.judge.excluded import excluded_by
 from coordinator_udf.replay.judge.moments import date_requests, with_answered_moments
 from coordinator_udf.replay.judge.our_answers import our_outputs
 from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.in_process import Runs
+from coordinator_udf.replay.tasks.waiting_at_end import with_waiting_joins
 from coordinator_udf.tables.outputs import Outputs
 
 
@@ -52,15 +52,18 @@ def run_and_compare(source: ReplaySource) -> tuple[Outputs, Verdict]:
         source.rows[:], source.explained = supposed.rows, None
         outputs, verdict, explained = _in_answered_order(source, source.facts, runs, *_judged(source, runs))
         source.notes["topics that no line names, taken to exist as members were assigned so"] += supposed.topics
+    told = len(explained.unseen)
+    outputs, verdict = with_waiting_joins(source, source.facts, outputs, verdict, lambda: _judged(source, runs))
     if explained.moved:
         note = "order or time of requests within what the log leaves open, taken from their answers"
         source.notes[note] += explained.moved
-    if explained.unseen:
+    if told:
         note = "joins that waited and that nobody answered any more, as other answers tell"
-        source.notes[note] += len(explained.unseen)
+        source.notes[note] += told
     if explained.rebased:
         source.notes["groups put in the state that later answers tell"] += explained.rebased
-    outputs = with_answered_moments(outputs, source.recording)
+    differing = {difference.request_id for difference in verdict.differences}
+    outputs = with_answered_moments(outputs, source.recording, differing)
     date_requests(source.rows, outputs)
     return outputs, verdict
 
@@ -81,8 +84,7 @@ def _judged(source: ReplaySource, runs: Runs) -> tuple[Outputs, Verdict]:
         end_ms = max(answer.ts or 0 for answer in source.recording.answers)
         for join in source.explained.unseen:
             told = said.answers.get(join.row["request_id"])
-            # By the end of its shard, of which no client heard, or when the log was over.
-            if told is not None and (answer_error(told.body) == Errors.NOT_COORDINATOR or (told.ts or 0) > end_ms):
+            if told is not None and join.needs_no_line(told, end_ms):
                 del said.answers[told.request_id]
     verdict = compare(source.source, source.recording, said, excluded, undecided)
     if source.explained is not None:

@@ -178,7 +178,9 @@ class _PortionReader:
             change = next(changes, None)
         self._tail()
         losses = {shard: moments for shard, moments in outline.available.losses.items() if shard in self._mine}
-        facts = out.facts = LogFacts(own, self._request_ids, out.partitions, losses, outline.topics)
+        facts = out.facts = LogFacts(
+            own, self._request_ids, out.partitions, losses, outline.topics, ends_ms=outline.last_ms
+        )
         set_row_times(out.rows, facts.entries)
         number_offsets(out.rows)
 

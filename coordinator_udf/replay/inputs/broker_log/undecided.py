@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from coordinator_udf.protocol.errors import Errors, error_codes
 from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.replay.inputs.broker_log.cut_rebalances import CutRebalances, tells_of_more_members
 from coordinator_udf.replay.inputs.broker_log.facts import waited_until_loss
 from coordinator_udf.replay.inputs.broker_log.hangs import hangs_of
 from coordinator_udf.replay.inputs.broker_log.line import Entry
@@ -37,6 +38,8 @@ _ASK_GROUPS: Final = frozenset(
 )
 #: The APIs that tell a member of a rebalance that others began.
 _TELL_OF_OTHERS: Final = frozenset({"Heartbeat", "SyncGroup"})
+#: Those whose answers come when others have done something.
+_WAIT_FOR_OTHERS: Final = _TELL_OF_OTHERS | {"JoinGroup"}
 #: What a description tells of a member of the classic protocol as it joined, and what it was assigned then.
 _OF_JOINS: Final = ("memberMetadata", "clientId", "clientHost")
 _OF_SYNCS: Final = ("memberAssignment",)
@@ -120,6 +123,8 @@ class LogFacts:
         partitions: int,
         losses: Mapping[int, Sequence[int]],
         topics: TopicHistory,
+        *,
+        ends_ms: int,
     ) -> None:
         """Goes through the log once.
 
@@ -129,7 +134,9 @@ class LogFacts:
             partitions: the number of shards.
             losses: by shard, when the broker had lost it (ms).
             topics: which there were when.
+            ends_ms: when the log's last answer was ready, of whatever shard.
         """
+        self.ends_us = (ends_ms + 1) * _US
         self.deleted_topics = topics.deleted
         #: By request id.
         self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
@@ -138,8 +145,6 @@ class LogFacts:
         self._members: set[str] = set()
         self._groups: dict[str, int] = {}
         self._committed: dict[tuple[str, str], int] = {}
-        #: By group, when a JoinGroup was answered with a generation (us).
-        self._joins: defaultdict[str, list[int]] = defaultdict(list)
         #: By group and member, when it was first told a generation, and an assignment (us).
         self._joined: dict[tuple[str, str], int] = {}
         self._synced: dict[tuple[str, str], int] = {}
@@ -148,6 +153,7 @@ class LogFacts:
         #: By group, when a member asked that was told that all is well (us).
         self._calm: defaultdict[str, list[int]] = defaultdict(list)
         self._older = OlderThings(topics.names)
+        self._cut = CutRebalances()
         for entry in entries:
             self._note(entry)
 
@@ -162,21 +168,27 @@ class LogFacts:
         other.entries = {**self.entries, **entries}
         return other
 
-    def undecided(self, difference: Difference) -> str | None:
-        """Returns why the log can't decide a difference between two answers; None where it can."""
+    def undecided(self, difference: Difference, *, once_searched: bool = True) -> str | None:
+        """Returns why the log can't decide a difference between two answers; None where it can.
+
+        Args:
+            once_searched: whether there is nothing more to try: of a rebalance whose answers are not all in the log
+                those that are may tell who joined.
+        """
         entry = self.entries.get(difference.request_id or "")
         if entry is None or difference.recorded is None:
             return None
         named = self._differing_groups(entry, difference)
         if difference.ours is None:
             # Who waits is told of a rebalance that somebody began whom nobody answered any more, or who took its place.
-            told = entry.api in _TELL_OF_OTHERS or _is_replaced(entry, difference)
-            return ENDED if told and any(self._has_ended(group, entry, difference) for group in named) else None
+            told = entry.api in _WAIT_FOR_OTHERS or _is_replaced(entry, difference)
+            is_over = any(self._has_ended(group, entry, difference, once_searched) for group in named)
+            return ENDED if told and is_over else None
         if not _may_be_given(difference):
             return None
         if self._is_older(entry, difference):
             return OLDER
-        if any(self._has_ended(group, entry, difference) for group in named):
+        if any(self._has_ended(group, entry, difference, once_searched) for group in named):
             return ENDED
         return None
 
@@ -201,13 +213,13 @@ class LogFacts:
         if not isinstance(group_id, str):
             return
         error = answer_error(answer)
+        self._cut.note(group_id, entry)
         if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and error not in _AWAY:
             self._groups.setdefault(group_id, entry.log_ts)
             is_new = not request.get("memberId") or request.get("memberEpoch") == 0
             if is_new and answer.get("memberId") and error in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}:
                 self._members.add(answer["memberId"])
             if entry.api == "JoinGroup" and error == Errors.NONE:
-                self._joins[group_id].append(entry.answered_us)
                 self._generations[group_id].append((entry.answered_us, answer.get("generationId", -1)))
                 self._joined.setdefault((group_id, str(answer.get("memberId"))), entry.answered_us)
         if entry.api == "SyncGroup" and error == Errors.NONE:
@@ -293,8 +305,14 @@ class LogFacts:
     def _has(self, entry: Entry, group: Mapping[str, Any]) -> bool:
         return self.knows(entry, group["groupId"])
 
-    def _has_ended(self, group_id: str, entry: Entry, difference: Difference) -> bool:
-        """Returns a rebalance of which no member's answer is in the log any more."""
+    def _has_ended(self, group_id: str, entry: Entry, difference: Difference, may_be_cut: bool) -> bool:
+        """Returns whether it is of a rebalance of which no member's answer is in the log any more, or not all are."""
+        # The log of a shard ends where the broker lost it.
+        losses = self._losses.get(partition_for(group_id, self._partitions), ())
+        ends_us = min((lost * _US for lost in losses if lost >= entry.log_ts), default=self.ends_us)
+        body = None if difference.ours is None else difference.ours["body"]
+        if may_be_cut and self._cut.is_cut(group_id, entry, body, ends_us):
+            return True
         if entry.api in _TELL_STATES:
             told = _groups_of(difference.recorded).values()
             going_on = any(
@@ -302,19 +320,23 @@ class LogFacts:
             )
         else:
             # Only a classic group waits for members, and then everybody may commit.
-            may_wait = group_id in self._joins and entry.api in _TELL_OF_OTHERS
-            ours = Errors.NONE if difference.ours is None else answer_error(difference.ours["body"])
+            may_wait = group_id in self._generations and entry.api in _TELL_OF_OTHERS
+            ours = Errors.NONE if body is None else answer_error(body)
             if entry.api == "Heartbeat" and ours in _OF_SHARDS:
                 return False
             going_on = may_wait and difference.error == Errors.REBALANCE_IN_PROGRESS.name
             going_on = going_on or _is_replaced(entry, difference)
+            if may_be_cut and body is not None:
+                going_on = going_on or tells_of_more_members(entry.api, difference.recorded["body"], body, group_id)
         if not going_on:
             return False
-        # The log of a shard ends where the broker lost it.
-        losses = self._losses.get(partition_for(group_id, self._partitions), ())
-        ends_us = min((lost * 1_000 for lost in losses if lost >= entry.log_ts), default=_NEVER_US)
+        # Who joins once more while others are yet to sync is told the generation that there is.
+        asked = entry.request.get("generationId", -1)
         return not any(entry.answered_us < beat_us < ends_us for beat_us in self._calm[group_id]) and not any(
-            entry.arrived_us <= joined_us < ends_us for joined_us in self._joins[group_id]
+            entry.arrived_us <= joined_us < ends_us
+            and generation != asked
+            and not (may_be_cut and self._cut.lacks_joins(group_id, generation, ends_us))
+            for joined_us, generation in self._generations[group_id]
         )
 
 

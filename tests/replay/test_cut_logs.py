@@ -1,0 +1,130 @@
+"""Logs that end at any line: what is told of them is what was so, as far as a log can tell that was cut off."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coordinator_udf.replay.inputs.detect import read_source
+from coordinator_udf.replay.options import ReplayOptions
+from coordinator_udf.replay.recording import ReplaySource
+from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
+from coordinator_udf.replay.tasks.waiting_at_end import NOTE
+from coordinator_udf.tables.outputs import Outputs
+from tests.conftest import shared
+from tests.replay.broker_log import START_MS, KafkaLog
+from tests.replay.test_explain_soundness import changed
+from tests.replay.test_true_logs import log_of, unexplained
+from tests.replay.test_unseen_joins import join_of_three, sync
+
+#: Where somebody is told of a rebalance, or that it is over.
+_TELLING = ('"JOIN_GROUP"', '"SYNC_GROUP"', '"errorCode":27')
+
+
+def replayed(path: Path) -> tuple[ReplaySource, Outputs, list[str]]:
+    """Replays a log; also the answers that nothing explains, by API and error."""
+    source = read_source(path, "log", ReplayOptions(partitions=4))
+    outputs, verdict = run_and_compare(source)
+    different = [f"{each.api} {each.error}" for each in verdict.differences if each.undecided is None]
+    return source, outputs, different
+
+
+def put_out(outputs: Outputs, until_ms: int | None) -> set[tuple[str, str]]:
+    """The members that timers put out up to a time, by group."""
+    assert until_ms is not None
+    return {
+        (row["group_id"], row["cause_member_id"])
+        for row in outputs.transitions.to_pylist()
+        if row["cause_timer"] is not None and row["from_state"] == row["to_state"] and row["ts"] <= until_ms
+    }
+
+
+def cuts(lines: Sequence[str], seed: int, count: int) -> list[int]:
+    """Draws how many lines are left, mostly so that a rebalance is under way."""
+    draw = random.Random(seed)
+    telling = [place for place, line in enumerate(lines) if any(text in line for text in _TELLING) and place > 20]
+    return sorted(draw.choice(telling) + draw.randrange(2) for _ in range(count))
+
+
+@pytest.mark.parametrize("name", ["assignors", "crash", "max-poll", "scale-1-5", "static-restart", "storm"])
+def test_a_log_that_is_cut_off_tells_what_the_whole_one_does(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    lines = gzip.decompress(shared("evidence", "dev", f"{name}.request.log.gz").read_bytes()).decode().splitlines()
+    path.write_text("\n".join(lines) + "\n")
+    _, whole, different = replayed(path)
+    assert different == []
+    for count in cuts(lines, seed=3, count=12):
+        path.write_text("\n".join(lines[:count]) + "\n")
+        source, outputs, different = replayed(path)
+        assert (count, different) == (count, [])
+        assert put_out(outputs, source.ends_ms) == put_out(whole, source.ends_ms), count
+
+
+@pytest.mark.parametrize("seed", range(180, 210))
+def test_nothing_is_left_unexplained_of_a_true_log_that_is_cut_off(seed: int, tmp_path: Path) -> None:
+    path = log_of(seed).log.write(tmp_path / "log")
+    lines = path.read_text().splitlines()
+    draw = random.Random(seed * 7)
+    for _ in range(2):
+        path.write_text("\n".join(lines[: draw.randrange(5, len(lines))]) + "\n")
+        assert unexplained(path) == []
+
+
+@pytest.mark.parametrize("seed", [129, 159, 178, 221, 240, 241, 306, 412])
+def test_a_changed_answer_at_the_end_is_told(seed: int, tmp_path: Path) -> None:
+    """These are worlds in whose last lines somebody's generation or leader is changed."""
+    told = log_of(seed)
+    path = told.log.write(tmp_path / "log")
+    lines = path.read_text().splitlines()
+    joins = [place for place, line in enumerate(lines) if '"JOIN_GROUP"' in line and '"errorCode": 79' not in line]
+    at, draw = joins[-1], random.Random(seed)
+    start, end = lines[at].index("{"), lines[at].rindex("}") + 1
+    entry = json.loads(lines[at][start:end])
+    assert changed(entry["response"], draw)
+    lines[at] = lines[at][:start] + json.dumps(entry) + lines[at][end:]
+    path.write_text("\n".join(lines) + "\n")
+    assert unexplained(path) == [told.request_ids[at]]
+
+
+def two_of_whom_one_is_silent(*, until_ms: int, beats: bool) -> KafkaLog:
+    """A group of two is to join again for a third one: the first isn't heard of any more, nor does anybody join."""
+    log = KafkaLog()
+    for member_id, by in (("m-1", "a"), ("m-2", "b")):
+        log.join("", member_id, 79, arrives=0, connection=by)
+    for member_id, by in (("m-1", "a"), ("m-2", "b")):
+        join_of_three(log, member_id, "m-1", 1, arrives=10, until=6_010, by=by)
+    sync(log, "m-1", arrives=6_020, by="a")
+    sync(log, "m-2", arrives=6_030, by="b")
+    log.join("", "m-3", 79, arrives=8_000, connection="d")
+    log.heartbeat("m-1", 27, arrives=8_500, connection="a")
+    for beat_ms in range(9_000, until_ms, 3_000):
+        if beats:
+            log.heartbeat("m-2", 27, arrives=beat_ms, connection="b")
+        log.join("", f"e-{beat_ms}", 79, arrives=beat_ms + 100, connection="e")
+    return log
+
+
+def test_who_was_told_to_join_and_is_silent_since_waits(tmp_path: Path) -> None:
+    source, outputs, different = replayed(
+        two_of_whom_one_is_silent(until_ms=40_000, beats=True).write(tmp_path / "log")
+    )
+    assert different == []
+    assert ("g", "m-1") not in put_out(outputs, source.ends_ms)
+    assert source.notes[NOTE] >= 1
+    # So it does in what is written: the request is there, and nobody answered it.
+    waiting = [row for row in source.rows if row["member_id"] == "m-1" and row["api"] == "JoinGroup"]
+    assert waiting[-1]["log_ts"] - START_MS == 8_502
+
+
+def test_nobody_waits_who_would_have_been_answered(tmp_path: Path) -> None:
+    """The other one is silent as well, and was not told to join: its session ends, and who waited would be answered."""
+    source, outputs, different = replayed(
+        two_of_whom_one_is_silent(until_ms=100_000, beats=False).write(tmp_path / "log")
+    )
+    assert different == []
+    assert {("g", "m-1"), ("g", "m-2")} <= put_out(outputs, source.ends_ms)
