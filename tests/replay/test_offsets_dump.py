@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator_udf.offsets_topic.messages import RECORD_TYPES
+from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.detect import Format, detect_format, read_source
 from coordinator_udf.replay.inputs.offsets_dump.reader import held_after, partitions_of, read_dumps, read_state
 from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
@@ -264,6 +265,9 @@ def test_the_number_of_shards_is_told_by_the_places_of_groups() -> None:
     assert partitions_of(rows) == 4
     # Of no groups at all nothing is told, so that the log decides.
     assert partitions_of([]) is None
+    # One group fits many numbers, so that it is the usual one.
+    assert partitions_of([{"group_id": "g", "partition": partition_for("g", 50)}]) == 50
+    assert partitions_of([{"group_id": "g", "partition": 1}]) == 2
 
 
 def in_group(line: bytes, scenario: str) -> bool:

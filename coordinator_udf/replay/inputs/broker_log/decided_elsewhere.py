@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from coordinator_udf.protocol.errors import error_codes
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
+from coordinator_udf.replay.inputs.broker_log.refused_parts import without_refused
 
 #: TOPIC_, GROUP_, CLUSTER_ and TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 _AUTHORIZATION: Final = {29, 30, 31, 53}
@@ -23,6 +24,7 @@ _TRANSACTIONS: Final = {47, 48, 49, 51, 59, 90, 105, 120}
 _UNAVAILABLE: Final = {15}
 
 AUTHORIZATION: Final = "authorization"
+PARTLY_REFUSED: Final = "authorization, in part"
 TRANSACTION: Final = "verification of a transaction"
 UNAVAILABLE: Final = "availability of the offsets topic"
 LOADING: Final = "the loading of the shard"
@@ -60,11 +62,19 @@ def decided_elsewhere(found: Iterable[Decided]) -> dict[int, str]:
 
     A client that may do something is not refused it once only: one refusal of authorization on its own is no fact.
     """
+    return {each.number: each.who for each in _facts(found) if each.who != PARTLY_REFUSED}
+
+
+def partly_refused(found: Iterable[Decided]) -> frozenset[int]:
+    """Returns the numbers of the lines whose requests reached the coordinator without what was refused of them."""
+    return frozenset(each.number for each in _facts(found) if each.who == PARTLY_REFUSED)
+
+
+def _facts(found: Iterable[Decided]) -> list[Decided]:
     found = list(found)
-    refused = Counter((each.client_id, each.api) for each in found if each.who == AUTHORIZATION)
-    return {
-        each.number: each.who for each in found if each.who != AUTHORIZATION or refused[each.client_id, each.api] > 1
-    }
+    by_authorizer = {AUTHORIZATION, PARTLY_REFUSED}
+    refused = Counter((each.client_id, each.api) for each in found if each.who in by_authorizer)
+    return [each for each in found if each.who not in by_authorizer or refused[each.client_id, each.api] > 1]
 
 
 def _who(entry: Entry) -> str | None:
@@ -73,6 +83,10 @@ def _who(entry: Entry) -> str | None:
     codes = set(error_codes(entry.response)) - {0}
     if not codes:
         return None
+    if codes & _AUTHORIZATION:
+        left = without_refused(entry)
+        if left is not None and left is not entry:
+            return PARTLY_REFUSED
     if codes <= _AUTHORIZATION:
         return AUTHORIZATION
     if entry.api == "TxnOffsetCommit" and codes <= _TRANSACTIONS:

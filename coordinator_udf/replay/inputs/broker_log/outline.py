@@ -13,7 +13,12 @@ import numpy as np
 
 from coordinator_udf.replay.inputs.broker_log.availability import availability
 from coordinator_udf.replay.inputs.broker_log.columns import Numbers
-from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import LOADING, decided_elsewhere
+from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import (
+    LOADING,
+    PARTLY_REFUSED,
+    decided_elsewhere,
+    partly_refused,
+)
 from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS, likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.losses import LoggedAvailability
@@ -45,6 +50,7 @@ class Outline:
         topics: which topics there were when.
         changes: of them, each with the place in the order of the first line that came after it.
         elsewhere: who decided an answer, where the coordinator didn't.
+        partly_refused: the requests of which the authorizer refused a part (refused_parts).
         available: when shards were lost.
         repeated: the lines whose connection used the request's number before.
         touched: for each marker of a line, the shards with commits of the transaction that it ends.
@@ -68,6 +74,7 @@ class Outline:
     foreign: Counter[str]
     state: Sequence[dict[str, Any]] = ()
     notes: Counter[str] = field(default_factory=Counter)
+    partly_refused: frozenset[int] = frozenset()
 
 
 def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOptions) -> Outline:
@@ -114,6 +121,7 @@ def outline_of(order: Order, traces: Traces, entries: Entries, options: ReplayOp
         traces.requests,
         traces.foreign,
         entries_before(state, start_ms),
+        partly_refused=partly_refused(traces.decided),
     )
     younger = sum(row["ts"] >= start_ms for row in state)
     outline.notes.update({"records of --state that are younger than the log's beginning, left out": younger})
@@ -163,6 +171,7 @@ def _placed(order: Order, topics: TopicHistory) -> Iterator[tuple[int, TopicChan
 def _notes(outline: Outline, traces: Traces) -> Counter[str]:
     topics, available = outline.topics, outline.available
     notes = Counter(f"answers decided by {who}, adopted" for who in outline.elsewhere.values())
+    notes[f"answers decided by {PARTLY_REFUSED}, replayed without that"] = len(outline.partly_refused)
     notes["topics known by id only"] = len(topics.nameless)
     notes["topic ids matched with names by what answers imply"] = topics.matched
     notes["answers that were throttled, adopted"] = sum(n not in outline.elsewhere for n in traces.throttled)

@@ -20,6 +20,7 @@ from coordinator_udf.replay.inputs.broker_log.metadata_cache import MetadataCach
 from coordinator_udf.replay.inputs.broker_log.order import entries_in_order, in_order, set_row_times
 from coordinator_udf.replay.inputs.broker_log.outline import Outline, outline_of
 from coordinator_udf.replay.inputs.broker_log.portion import SEVERAL, asks, shards_asked, share
+from coordinator_udf.replay.inputs.broker_log.refused_parts import without_refused
 from coordinator_udf.replay.inputs.broker_log.starting_records import group_of, starting_records
 from coordinator_udf.replay.inputs.broker_log.traces import Traces, markers_of
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
@@ -186,7 +187,8 @@ class _PortionReader:
 
     def _own(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Yields the entries, as far as they ask the shards."""
-        for entry in entries:
+        for told in entries:
+            entry = as_asked(told, self._outline)
             if len(self._mine) == self.out.partitions or asks(entry) != SEVERAL:
                 yield entry
                 continue
@@ -318,6 +320,11 @@ class _PortionReader:
         self.out.rows += self._controls("Tick", last_ms + max(min(self._outline.longest_wait_ms, most), _TAIL_MS))
 
 
+def as_asked(entry: Entry, outline: Outline) -> Entry:
+    """Returns a request as the coordinator got it, with what it answered."""
+    return (without_refused(entry) or entry) if entry.number in outline.partly_refused else entry
+
+
 def request_id_of(entry: Entry, outline: Outline) -> str:
     """Returns the request's id; a number that its connection used before gets the line's number added."""
     return f"{entry.request_id}#{entry.number}" if entry.number in outline.repeated else entry.request_id
@@ -327,7 +334,8 @@ def recorded_answer(entry: Entry, outline: Outline) -> Answer | None:
     """Returns what a line says that the coordinator answered; None if it didn't."""
     if entry.response is None or entry.number in outline.elsewhere:
         return None
-    return _answer(entry, request_id_of(entry, outline), entry.response)
+    answered = as_asked(entry, outline)
+    return _answer(answered, request_id_of(entry, outline), answered.response or {})
 
 
 def _answer(entry: Entry, request_id: str, body: dict[str, Any]) -> Answer:

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER
 from coordinator_udf.offsets_topic.rows import from_columns
 from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
 from coordinator_udf.replay.inputs.found import expand
 from coordinator_udf.replay.inputs.offsets_dump.lines import read_records
 from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
@@ -175,10 +176,11 @@ def partitions_of(rows: Iterable[Row]) -> int | None:
     if not places:
         return None
     least = max(partition for _, partition in places) + 1
+    # Few groups fit many numbers: the usual one is the likeliest then.
     return next(
         (
             count
-            for count in range(least, _MOST_PARTITIONS + 1)
+            for count in (DEFAULT_PARTITIONS, *range(least, _MOST_PARTITIONS + 1))
             if all(partition_for(group_id, count) == partition for group_id, partition in places)
         ),
         None,
