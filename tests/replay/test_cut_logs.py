@@ -115,10 +115,46 @@ def test_who_was_told_to_join_and_is_silent_since_waits(tmp_path: Path) -> None:
     )
     assert different == []
     assert ("g", "m-1") not in put_out(outputs, source.ends_ms)
-    assert source.notes[NOTE] >= 1
     # So it does in what is written: the request is there, and nobody answered it.
     waiting = [row for row in source.rows if row["member_id"] == "m-1" and row["api"] == "JoinGroup"]
-    assert waiting[-1]["log_ts"] - START_MS == 8_502
+    assert 8_500 <= waiting[-1]["log_ts"] - START_MS <= 8_502
+    # Nor is it left open who began the rebalance: a third one, which was given an id.
+    begun = [row for row in outputs.transitions.to_pylist() if row["to_state"] == "PreparingRebalance"]
+    assert begun[-1]["cause_member_id"] == "m-3"
+
+
+def test_who_waits_for_a_member_that_left_is_not_put_out(tmp_path: Path) -> None:
+    """All that is told is explained without a join that waited, which is there all the same."""
+    log = KafkaLog()
+    names = {"m-1": "a", "m-2": "b", "m-3": "c"}
+    for member_id, by in names.items():
+        log.join("", member_id, 79, arrives=0, connection=by)
+    metadata = "AAEAAAABAAJ0Mf////8AAAAA"
+    for member_id, by in names.items():
+        request = {
+            "groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000, "memberId": member_id,
+            "groupInstanceId": None, "protocolType": "consumer", "protocols": [{"name": "range", "metadata": metadata}],
+        }  # fmt: skip
+        told = [{"memberId": each, "groupInstanceId": None, "metadata": metadata} for each in sorted(names)]
+        answer = {
+            "throttleTimeMs": 0, "errorCode": 0, "generationId": 1, "protocolName": "range", "leader": "m-1",
+            "memberId": member_id, "members": told if member_id == "m-1" else [],
+        }  # fmt: skip
+        log.add("JOIN_GROUP", request, answer, version=5, arrives=10, takes=6_000, connection=by)
+    for place, (member_id, by) in enumerate(names.items()):
+        sync(log, member_id, arrives=6_020 + place, by=by)
+    left = {"throttleTimeMs": 0, "errorCode": 0}
+    log.add("LEAVE_GROUP", {"groupId": "g", "memberId": "m-3"}, left, version=1, arrives=8_000, connection="c")
+    log.heartbeat("m-1", 27, arrives=8_500, connection="a")
+    for beat_ms in range(9_000, 40_000, 3_000):
+        log.heartbeat("m-2", 27, arrives=beat_ms, connection="b")
+    source, outputs, different = replayed(log.write(tmp_path / "log"))
+    assert different == []
+    assert source.notes[NOTE] == 1
+    assert put_out(outputs, source.ends_ms) == set()
+    assert [row["to_state"] for row in outputs.transitions.to_pylist() if row["ts"] <= (source.ends_ms or 0)][-1] == (
+        "PreparingRebalance"
+    )
 
 
 def test_nobody_waits_who_would_have_been_answered(tmp_path: Path) -> None:

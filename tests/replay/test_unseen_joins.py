@@ -33,7 +33,7 @@ def join_of_three(
 
 
 def sync(log: KafkaLog, member_id: str, *, arrives: int, by: str) -> None:
-    assignments = [{"memberId": each, "assignment": "AAEAAAAA/////w=="} for each in ("m-1", "m-2")]
+    assignments = [{"memberId": each, "assignment": "AAEAAAAA/////w=="} for each in ("m-1", "m-2", "m-3")]
     request = {
         "groupId": "g", "generationId": 1, "memberId": member_id, "groupInstanceId": None,
         "assignments": assignments if member_id == "m-1" else [],

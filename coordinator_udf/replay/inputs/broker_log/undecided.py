@@ -172,8 +172,8 @@ class LogFacts:
         """Returns why the log can't decide a difference between two answers; None where it can.
 
         Args:
-            once_searched: whether there is nothing more to try: of a rebalance whose answers are not all in the log
-                those that are may tell who joined.
+            once_searched: whether there is nothing more to try: of a rebalance that was still going on when the log
+                ended its answers may tell who joined.
         """
         entry = self.entries.get(difference.request_id or "")
         if entry is None or difference.recorded is None:
@@ -181,14 +181,13 @@ class LogFacts:
         named = self._differing_groups(entry, difference)
         if difference.ours is None:
             # Who waits is told of a rebalance that somebody began whom nobody answered any more, or who took its place.
-            told = entry.api in _WAIT_FOR_OTHERS or _is_replaced(entry, difference)
-            is_over = any(self._has_ended(group, entry, difference, once_searched) for group in named)
-            return ENDED if told and is_over else None
+            told = once_searched and (entry.api in _WAIT_FOR_OTHERS or _is_replaced(entry, difference))
+            return ENDED if told and any(self._has_ended(group, entry, difference) for group in named) else None
         if not _may_be_given(difference):
             return None
         if self._is_older(entry, difference):
             return OLDER
-        if any(self._has_ended(group, entry, difference, once_searched) for group in named):
+        if once_searched and any(self._has_ended(group, entry, difference) for group in named):
             return ENDED
         return None
 
@@ -305,13 +304,13 @@ class LogFacts:
     def _has(self, entry: Entry, group: Mapping[str, Any]) -> bool:
         return self.knows(entry, group["groupId"])
 
-    def _has_ended(self, group_id: str, entry: Entry, difference: Difference, may_be_cut: bool) -> bool:
+    def _has_ended(self, group_id: str, entry: Entry, difference: Difference) -> bool:
         """Returns whether it is of a rebalance of which no member's answer is in the log any more, or not all are."""
         # The log of a shard ends where the broker lost it.
         losses = self._losses.get(partition_for(group_id, self._partitions), ())
         ends_us = min((lost * _US for lost in losses if lost >= entry.log_ts), default=self.ends_us)
         body = None if difference.ours is None else difference.ours["body"]
-        if may_be_cut and self._cut.is_cut(group_id, entry, body, ends_us):
+        if self._cut.is_cut(group_id, entry, body, ends_us):
             return True
         if entry.api in _TELL_STATES:
             told = _groups_of(difference.recorded).values()
@@ -326,7 +325,7 @@ class LogFacts:
                 return False
             going_on = may_wait and difference.error == Errors.REBALANCE_IN_PROGRESS.name
             going_on = going_on or _is_replaced(entry, difference)
-            if may_be_cut and body is not None:
+            if body is not None:
                 going_on = going_on or tells_of_more_members(entry.api, difference.recorded["body"], body, group_id)
         if not going_on:
             return False
@@ -335,7 +334,7 @@ class LogFacts:
         return not any(entry.answered_us < beat_us < ends_us for beat_us in self._calm[group_id]) and not any(
             entry.arrived_us <= joined_us < ends_us
             and generation != asked
-            and not (may_be_cut and self._cut.lacks_joins(group_id, generation, ends_us))
+            and not self._cut.lacks_joins(group_id, generation, ends_us)
             for joined_us, generation in self._generations[group_id]
         )
 
