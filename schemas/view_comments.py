@@ -60,7 +60,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "number": "counts the group's rebalances from 1",
     "how": "joined, left or expelled; gone where the offsets topic alone tells: it left or was put out; of consumer "
     "groups reconciled (it reached the epoch and had all that it shall have), overtaken (it had not when the next "
-    "epoch began) or unfinished (it had not when the evidence ended, or the coordinator went away)",
+    "epoch began) or unfinished (it had not when the evidence ended, or the coordinator went away); of classic groups "
+    "whose rebalance isn't over not joined",
     "event": "joined, came back, left, expelled, never joined, assignment refused; gone (left or was put out: the "
     "offsets topic doesn't say)",
     "rule": "what it came or went by: MEMBER_ADDED, STATIC_MEMBER_REPLACED, MEMBER_LEFT, SESSION_EXPIRED, "
@@ -76,8 +77,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "waited_for.waited_ms": "from started to until",
     "second_client_id": "whom all waited for until then, before the last",
     "waited_for.how": "joined, reconciled, left, expelled, initial delay, overtaken (it had not reached the epoch "
-    "when the next one began), unfinished (nor when the evidence ended, or the coordinator went away), or not told (a "
-    "broker's own log doesn't say)",
+    "when the next one began), unfinished (nor when the evidence ended, or the coordinator went away), not joined (the "
+    "rebalance isn't over; one of not_joined), or not told (a broker's own log doesn't say)",
     "holder_member_id": "of consumer groups: who had partitions for which others waited, the longest; else null",
     "holder_client_id": "as that client calls itself",
     "holder_how": "how it came through the rebalance, as how in rejoins",
@@ -85,6 +86,8 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "held_up": "the members that waited for partitions that it had; null where none did, and of classic groups",
     "held_up_ms": "from when the first of them waited until the last of them did no longer, or the next epoch began",
     "waited_for.member_id": "the last that all waited for; null only where how is not told",
+    "not_joined": "of a classic group whose rebalance isn't over: its members that haven't joined; not those that sent "
+    "nothing for 5 s while others of them did, whose join may wait without a line in a broker's log",
     "waited_for.at": "when the wait for it ended",
     "waited_for.lag_ms": "how long after the last of all others",
     "waited_for.expelled": "all whom timers put out during it",
@@ -104,7 +107,9 @@ COLUMN_COMMENTS: Final[dict[str, str]] = {
     "rejoins.asked": "when it first asked to join in the rebalance; null of consumer groups",
     "gone": "when it left or was put out during the rebalance",
     "gone_after_ms": "from the trigger to then",
-    "settled_ts": "when it was clear how it ended, in ms since 1970; null where it was overtaken or is unfinished",
+    "settled_ts": "when it was clear how it ended, in ms since 1970; null where it was overtaken, is unfinished or has "
+    "not joined",
+    "rejoins.last_request": "where it has not joined: when it was last heard of; else null",
     "at": "when it happened",
     "client_host": "from where its requests came",
     "ts": "the same moment in ms since 1970",

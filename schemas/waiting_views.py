@@ -13,6 +13,9 @@ from typing import Final
 #: told: what the last one's join ends is written at once, in a broker that is busy in some tens of milliseconds.
 _WRITTEN_MS: Final = 50
 
+#: A member that is heard sends a heartbeat more often, in the library's defaults each three seconds.
+_SILENT_MS: Final = 5_000
+
 #: What a member of a consumer group is doing, as Kafka stores it (MemberState).
 _STABLE, _GIVING_UP, _WAITING = 0, 1, 2
 
@@ -56,6 +59,20 @@ told AS (
        AND q.generation_or_epoch = generation
     WHERE kind = 'classic'
     GROUP BY spans.source, spans.group_id, number, q.member_id
+), heard AS (
+    SELECT source, group_id, member_id, max(log_ts) AS heard_ts, max_by(client_id, log_ts) AS client_id
+    FROM request_log WHERE member_id <> '' GROUP BY source, group_id, member_id
+), missing AS (
+    -- Who was there before, and has neither joined nor gone in a rebalance that is still under way.
+    SELECT s.source, s.group_id, s.number, s.generation, s.start_ts, s.member_id, heard_ts, client_id
+    FROM (
+        SELECT source, group_id, number, generation, start_ts, explode(members_before) AS member_id
+        FROM spans WHERE kind = 'classic' AND outcome = 'UnderWay' AND join_end_ts IS NULL
+    ) s
+    JOIN (SELECT DISTINCT source, group_id FROM heard) asked ON asked.source = s.source AND asked.group_id = s.group_id
+    LEFT ANTI JOIN who ON who.source = s.source AND who.group_id = s.group_id AND who.number = s.number
+                      AND who.member_id = s.member_id
+    LEFT JOIN heard ON heard.source = s.source AND heard.group_id = s.group_id AND heard.member_id = s.member_id
 )"""
 
 #: The way of each member of a consumer group to an epoch, as stored.
@@ -169,10 +186,16 @@ SELECT who.source, who.group_id, generation, who.member_id,
        greatest(coalesce(gone_ts, 0), coalesce(asked_ts, came_ts, 0)) AS settled_ts, 'classic' AS kind,
        CAST(NULL AS BIGINT) AS told_lag_ms, CAST(NULL AS BIGINT) AS revoke_lag_ms,
        CAST(NULL AS BIGINT) AS assign_lag_ms, CAST(NULL AS BIGINT) AS reached_lag_ms,
-       CAST(NULL AS ARRAY<STRING>) AS held_up, CAST(NULL AS BIGINT) AS held_up_ms
+       CAST(NULL AS ARRAY<STRING>) AS held_up, CAST(NULL AS BIGINT) AS held_up_ms,
+       CAST(NULL AS TIMESTAMP) AS last_request
 FROM who LEFT JOIN synced
 ON synced.source = who.source AND synced.group_id = who.group_id AND synced.number = who.number
    AND synced.member_id = who.member_id
+UNION ALL
+SELECT source, group_id, generation, member_id, client_id, 'not joined', NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL,
+       true, timestamp_millis(start_ts), number, NULL, 'classic', NULL, NULL, NULL, NULL, NULL, NULL,
+       timestamp_millis(heard_ts)
+FROM missing
 UNION ALL
 SELECT source, group_id, generation, member_id, client_id,
        CASE WHEN gone IS NOT NULL THEN gone.event WHEN reached_ts IS NOT NULL THEN 'reconciled'
@@ -181,7 +204,7 @@ SELECT source, group_id, generation, member_id, client_id,
        CASE WHEN gone IS NOT NULL THEN timestamp_millis(gone_ts) END,
        CASE WHEN gone IS NOT NULL THEN gone_ts - start_ts END, array_contains(members_before, member_id),
        timestamp_millis(start_ts), number, CASE WHEN gone IS NOT NULL THEN gone_ts ELSE reached_ts END, kind,
-       told_ts - start_ts, giving_up_ms, waiting_ms, reached_ts - start_ts, held_up, held_up_ms
+       told_ts - start_ts, giving_up_ms, waiting_ms, reached_ts - start_ts, held_up, held_up_ms, NULL
 FROM through
 """
 
@@ -191,19 +214,26 @@ WITH ranked AS (
     SELECT source, group_id, number,
            array_sort(collect_list(CASE WHEN settled_ts IS NOT NULL THEN
                struct(-settled_ts AS back, member_id, client_id, how, rule, client_reason, retries) END)) AS settled,
-           -- Of those who were not through one whom others waited for.
+           -- Of those who were not through one for whom others waited, not who was silent while others were heard.
            min(CASE WHEN settled_ts IS NULL THEN
-               struct(-coalesce(held_up_ms, 0) AS back, member_id, client_id, how) END) AS late,
+               struct(CAST(is_silent AS INT) - coalesce(held_up_ms, 0) AS back, member_id, client_id, how) END) AS late,
+           array_sort(filter(collect_list(CASE WHEN how = 'not joined' AND NOT is_silent THEN member_id END),
+                             id -> id IS NOT NULL)) AS not_joined,
            min(CASE WHEN held_up_ms > 0 THEN
                struct(-held_up_ms AS back, member_id, client_id, how, revoke_lag_ms, held_up_ms, held_up) END)
                AS holder,
            array_sort(filter(collect_list(CASE WHEN how = 'expelled' THEN member_id END), id -> id IS NOT NULL))
                AS expelled
-    FROM rejoins
+    FROM (
+        -- Who waits to have joined sends no heartbeats.
+        SELECT *, coalesce(unix_millis(last_request) < max(unix_millis(last_request)) OVER of_one - {_SILENT_MS},
+                           how = 'not joined' AND max(last_request) OVER of_one IS NOT NULL) AS is_silent
+        FROM rejoins WINDOW of_one AS (PARTITION BY source, group_id, number)
+    )
     GROUP BY source, group_id, number
 ), last AS (
     SELECT r.*, get(settled, 0) AS first, get(settled, 1) AS second, coalesce(expelled, array()) AS expelled, late,
-           holder,
+           holder, coalesce(not_joined, array()) AS not_joined,
            unix_millis(coalesce(CASE WHEN kind = 'classic' THEN joined END, ended)) AS end_ts,
            -- Who was in the group before, a broker's own log doesn't tell, but whether anybody was.
            coalesce(lag(outcome) OVER before IN ('Empty', 'Dead'), generation <= 1, false) AS was_empty
@@ -235,6 +265,6 @@ SELECT source, group_id, generation, kind, started, timestamp_millis(end_ts) AS 
        CASE WHEN late IS NULL AND NOT is_untold THEN second.client_id END AS second_client_id,
        CASE WHEN late IS NULL AND NOT is_untold THEN first.retries END AS retries, expelled, outcome, number,
        holder.member_id AS holder_member_id, holder.client_id AS holder_client_id, holder.how AS holder_how,
-       holder.revoke_lag_ms AS holder_revoke_lag_ms, holder.held_up, holder.held_up_ms
+       holder.revoke_lag_ms AS holder_revoke_lag_ms, holder.held_up, holder.held_up_ms, not_joined
 FROM told
 """

@@ -265,7 +265,7 @@ def facts_of(folder: str, window: Window) -> list[GroupFacts]:
         log = log_beside(folder)
         views = ViewsInProcess(folder, log, group_ids=window.group_ids)
         views.make(views_named(" ".join(FACTS_VIEWS)))
-        groups = load_facts(views.ask, window)
+        groups = load_facts(views.ask, window, ViewsInProcess(folder, log).ask)
         # Of other groups the views know nothing.
         untold = _untold(groups, window)
         why = "" if untold is None else why_nothing(ViewsInProcess(folder, log).ask, untold)

@@ -49,6 +49,8 @@ class Rebalance:
     holder_client_id: str | None = None
     holder_member_id: str | None = None
     held_up_ms: int | None = None
+    #: Of one that isn't over: who hasn't joined yet.
+    not_joined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,8 @@ class GroupFacts:
     refused: list[Refusals] = field(default_factory=list)
     #: Of which time they are.
     window: Window = field(default=Window(), compare=False)
+    #: To when there is evidence of its coordinator, whether anything changes then or not.
+    evidence_until: datetime | None = None
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -195,11 +199,14 @@ class GroupFacts:
     @property
     def stopped_ms(self) -> int:
         """How long rebalances stopped it; those of consumer groups stop nobody."""
-        return sum(
-            self.window.within_ms(r.started, r.started + r.duration_ms * MILLISECOND)
-            for r in self.rebalances
-            if r.kind == "classic" and r.duration_ms
-        )
+        spans = ((r.started, self.lasted_ms(r)) for r in self.rebalances if r.kind == "classic")
+        return sum(self.window.within_ms(began, began + ms * MILLISECOND) for began, ms in spans if ms)
+
+    def lasted_ms(self, rebalance: Rebalance) -> int | None:
+        """Returns how long a rebalance took, one that isn't over up to the end of the evidence; None where not told."""
+        if rebalance.outcome != "UnderWay" or self.evidence_until is None:
+            return rebalance.duration_ms
+        return max(round((self.evidence_until - rebalance.started) / MILLISECOND), 0)
 
     @cached_property
     def _departures(self) -> dict[str, list[datetime]]:
@@ -340,6 +347,8 @@ def span_of(groups: Iterable[GroupFacts]) -> tuple[datetime, datetime] | None:
         told += [at for life in facts.lives for at in (life.since, life.until)]
         told += [gone.at for gone in facts.expulsions]
         told += [at for held in facts.ownership for at in (held.since, held.until)]
+        if any(r.outcome == "UnderWay" for r in facts.rebalances):
+            told.append(facts.evidence_until)
         times += [facts.window.cut(at) for at in told if at is not None]
     return (min(times), max(times)) if times else None
 
@@ -360,7 +369,7 @@ def listed_rebalances(facts: GroupFacts) -> list[Rebalance]:
     """Returns the rebalances that a section lists, in the order of time."""
     if len(facts.rebalances) <= _MOST_REBALANCES:
         return facts.rebalances
-    longest = sorted(facts.rebalances, key=lambda r: -(r.duration_ms or 0))[:_MOST_REBALANCES]
+    longest = sorted(facts.rebalances, key=lambda r: -(facts.lasted_ms(r) or 0))[:_MOST_REBALANCES]
     return sorted(longest, key=lambda r: r.started)
 
 

@@ -21,7 +21,8 @@ from schemas.findings_views import findings_between
 
 _REBALANCES = """
 SELECT r.*, w.how, w.client_id AS waited_client_id, w.member_id AS waited_member_id, w.lag_ms,
-       w.holder_client_id, w.holder_member_id, w.held_up_ms, coalesce(w.expelled, array()) AS expelled
+       w.holder_client_id, w.holder_member_id, w.held_up_ms, coalesce(w.expelled, array()) AS expelled,
+       coalesce(w.not_joined, array()) AS not_joined
 FROM rebalances r LEFT JOIN waited_for w
 ON w.source = r.source AND w.group_id = r.group_id AND w.number = r.number
 """
@@ -33,6 +34,13 @@ _REFUSED = """
 SELECT source, group_id, api, error, why, client_id, count(*) AS times, min(at) AS first_at,
        max(at) AS last_at
 FROM refused WHERE NOT is_normal AND {where} GROUP BY source, group_id, api, error, why, client_id
+"""
+#: To when each source has evidence, whether anything changes in a group then or not.
+_ENDS = """
+SELECT source, timestamp_millis(max(ts)) AS until FROM (
+    SELECT source, max(log_ts) AS ts FROM request_log WHERE request_id IS NOT NULL GROUP BY source
+    UNION ALL SELECT source, max(ts) FROM coordinator_log GROUP BY source
+) GROUP BY source
 """
 #: The views that facts are read from.
 FACTS_VIEWS = (
@@ -52,11 +60,12 @@ Ask = Callable[[str], list[dict[str, Any]]]
 F = TypeVar("F")
 
 
-def load_facts(ask: Ask, window: Window | None = None) -> list[GroupFacts]:
+def load_facts(ask: Ask, window: Window | None = None, ask_all: Ask | None = None) -> list[GroupFacts]:
     """Returns the facts of all groups that a report is to tell of, those with most to tell first.
 
     Args:
         ask: asks where the views `FACTS_VIEWS` are.
+        ask_all: asks where other groups' requests are as well, if ``ask`` knows only some.
     """
     window = window or Window()
     groups: dict[tuple[str, str], GroupFacts] = {}
@@ -83,7 +92,9 @@ def load_facts(ask: Ask, window: Window | None = None) -> list[GroupFacts]:
     read(_findings(window), Finding, "findings", "first_at NULLS LAST, finding")
     read(f"SELECT * FROM gaps WHERE {window.where('since', 'until')} OR {_of_all_times(window)}", Gap, "gaps", "since")
     read(_REFUSED.format(where=window.where("at")), Refusals, "refused", "first_at")
+    ends = {row["source"]: row["until"] for row in (ask_all or ask)(_ENDS)}
     for facts in groups.values():
+        facts.evidence_until = ends.get(facts.source)
         facts.lives = [life.cut(window.until) for life in facts.lives]
     told = [facts for facts in groups.values() if facts.is_told_of]
     return sorted(told, key=lambda facts: (tuple(-n for n in facts.cost), facts.source, facts.group_id))

@@ -121,6 +121,13 @@ def _waited(r: Rebalance, facts: GroupFacts) -> str | None:
         has_set_off = r.trigger_member_id == r.waited_member_id
     else:
         has_set_off = who in {r.trigger_client_id, facts.name_of(r.trigger_member_id, r.trigger_client_id)}
+    if r.how == "not joined" and who is not None:
+        others = len(r.not_joined) - 1
+        return (
+            f"all wait for {who}, which hasn't joined again"
+            if others < 1
+            else (f"all wait for {who} and {others} more, which haven't joined again")
+        )
     if r.how is None or who is None or has_set_off or not r.duration_ms:
         is_asked = r.how == "not told" and r.duration_ms and r.outcome != "NotTold"
         return "for whom all waited is not told" if is_asked else None

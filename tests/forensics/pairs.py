@@ -48,10 +48,13 @@ def unlike(row: Row, line: Row, *, knows_who: bool) -> Iterator[tuple[str, objec
     is_untold = line["outcome"] == "NotTold"
     for column in ("joined", "ended"):
         one, other = row[column], line[column]
-        if not is_untold and not is_near(one, other):
+        # A broker that is lost is so from its last answer on, as far as requests tell.
+        is_earlier = column == "ended" and row["outcome"] == line["outcome"] == "Lost" and one < other
+        if not is_untold and not is_earlier and not is_near(one, other):
             yield column, one, other
     for column, is_told in (
-        ("generation", True),
+        # Of a rebalance that never was through a line tells its beginning only.
+        ("generation", line["outcome"] != "Lost" or line["generation"] is not None),
         ("outcome", not is_untold),
         ("trigger", line["trigger"] != "EPOCH_BUMPED"),
         ("trigger_member_id", knows_who and line["trigger_member_id"] is not None),

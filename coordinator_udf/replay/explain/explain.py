@@ -16,7 +16,7 @@ from coordinator_udf.replay.explain.suppositions import (
     better_with_failed_timers,
     better_with_other_looks,
     better_with_unseen_joins,
-    better_without_the_end,
+    without_the_end,
 )
 from coordinator_udf.replay.explain.wanted import groups_in_lists, groups_that_differ
 from coordinator_udf.replay.inputs.broker_log.undecided import LogFacts
@@ -94,7 +94,7 @@ def as_found(rows: Sequence[Row], events: Sequence[tuple[str, int]]) -> Sequence
     return usual if [row["api"] for row in usual if row["api"] in CONTROL_APIS] == found else rows
 
 
-def _searched(make: Callable[[Sequence[Row]], ShardSearch], rows: Sequence[Row], wanted: Sequence[str]) -> ShardSearch:
+def _searched(make: Callable[..., ShardSearch], rows: Sequence[Row], wanted: Sequence[str]) -> ShardSearch:
     """Searches groups of a shard as it usually is; where that leaves something unexplained, as it may be as well.
 
     Args:
@@ -103,6 +103,9 @@ def _searched(make: Callable[[Sequence[Row]], ShardSearch], rows: Sequence[Row],
     usual = with_news_after_loading(rows)
     shard = make(usual)
     shard.search(wanted)
+    shard = without_the_end(shard)
+    if shard.once_searched:
+        make = partial(make, once_searched=True)
     shard = better_with_failed_timers(better_with_other_looks(shard, make), make)
-    shard = better_without_the_end(better_with_early_loads(better_with_unseen_joins(shard)))
+    shard = better_with_early_loads(better_with_unseen_joins(shard))
     return shard.or_if_better(make(rows)) if shard.unexplained and usual != rows else shard

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from coordinator_udf.groups.model.timers import NEVER_MS
@@ -59,11 +60,12 @@ class ShardSearch:
         answers: Mapping[str, Answer],
         bounds: Bounds,
         listed: Mapping[str | None, Sequence[GroupKey]],
+        once_searched: bool = False,
     ) -> None:
         self.outcomes: dict[GroupKey, Outcome] = {}
         self.broken: dict[GroupKey, str] = {}
         self.unseen: list[UnseenJoin] = []
-        self.once_searched = False
+        self.once_searched = once_searched
         self.partition, self.source, self.facts = partition, source, facts
         self._answers, self._bounds, self.rows, self._listed = answers, bounds, rows, listed
         self._own: defaultdict[str, list[Row]] = defaultdict(list)
@@ -83,7 +85,15 @@ class ShardSearch:
         rows = [row for row in rows_with(self.rows, joins) if row["log_ts"] <= until_ms]
         given: dict[str, Any] = {"source": self.source, "facts": facts, "answers": answers}
         other = ShardSearch(self.partition, rows, **given, bounds=self._bounds, listed=self._listed)
-        other.unseen = [*self.unseen, *joins]
+        other.unseen, other.once_searched = [*self.unseen, *joins], self.once_searched
+        return other
+
+    def searched_anew(self, *, once_searched: bool) -> ShardSearch:
+        """Returns the shard with all its groups searched again, with what the log's end leaves open as open or not."""
+        other = copy(self)
+        other.once_searched = once_searched
+        other.begin_anew(self.shared)
+        other.search(sorted(self._own))
         return other
 
     def or_if_better(self, other: ShardSearch) -> ShardSearch:

@@ -85,7 +85,21 @@ def better_with_failed_timers(shard: ShardSearch, make: Callable[[Sequence[Row]]
 
 
 def better_with_unseen_joins(shard: ShardSearch) -> ShardSearch:
-    """Returns the shard with joins that the log doesn't have with which less is unexplained; else as it is."""
+    """Returns the shard with joins that the log doesn't have with which less is unexplained; else as it is.
+
+    They may explain what would else be left open by the log's end.
+    """
+    if not shard.once_searched:
+        return _with_unseen_joins(shard)
+    strict = shard.searched_anew(once_searched=False)
+    found = _with_unseen_joins(strict)
+    if found is strict:
+        return shard
+    better = found.searched_anew(once_searched=True)
+    return better if better.unexplained <= shard.unexplained else shard
+
+
+def _with_unseen_joins(shard: ShardSearch) -> ShardSearch:
     left = {group_id for (_, group_id), outcome in shard.outcomes.items() if outcome.unexplained}
     joins: defaultdict[str, list[UnseenJoin]] = defaultdict(list)
     for join in unseen_joins(shard.rows, shard.facts.entries, left, shard.facts.ends_us) if left else ():
@@ -161,14 +175,10 @@ def better_with_early_loads(shard: ShardSearch) -> ShardSearch:
     return shard.or_if_better(other)
 
 
-def better_without_the_end(shard: ShardSearch) -> ShardSearch:
-    """Returns the shard, searched once more if something is left that the log's end leaves open, without that."""
-    if not any(_is_left_open(shard, group_id, outcome) for (_, group_id), outcome in shard.outcomes.items()):
-        return shard
-    other = copy(shard)
-    other.once_searched = True
-    other.begin_anew(shard.shared)
-    return shard.or_if_better(other)
+def without_the_end(shard: ShardSearch) -> ShardSearch:
+    """Returns the shard without what its log's end leaves open, if that is some of what nothing explains."""
+    is_open = any(_is_left_open(shard, group_id, outcome) for (_, group_id), outcome in shard.outcomes.items())
+    return shard.searched_anew(once_searched=True) if is_open else shard
 
 
 def _is_left_open(shard: ShardSearch, group_id: str, outcome: Outcome) -> bool:
