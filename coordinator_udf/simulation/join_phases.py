@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -24,6 +24,10 @@ class _Moment(NamedTuple):
 
     seq: int
     ts_ms: int
+
+
+def _time(moment: _Moment) -> int:
+    return moment.ts_ms
 
 
 class _Phase(NamedTuple):
@@ -51,13 +55,13 @@ class _Answers:
 
     Attributes:
         given: the ids that members of each group were given to join with, with when.
-        left: when (the ``seq``) anybody left each group, or was removed by an administrator.
+        left: when anybody left each group, or was removed by an administrator.
         turned_away_ms: when members, by group and id, were first turned away: who polls on is so again and again.
     """
 
     def __init__(self, history: History) -> None:
         self.given: defaultdict[str, dict[str, _Moment]] = defaultdict(dict)
-        self.left: defaultdict[str, list[int]] = defaultdict(list)
+        self.left: defaultdict[str, list[_Moment]] = defaultdict(list)
         self.turned_away_ms = {(it.group_id, it.member_id): it.ts_ms for it in reversed(history.turned_away)}
         for row in (row for decided in history.decisions for row in decided.responses):
             group_id, seq = row[_RESPONSE["group_id"]], row[_RESPONSE["seq"]]
@@ -65,7 +69,7 @@ class _Answers:
                 member_id = json.loads(row[_RESPONSE["body"]])["memberId"]
                 self.given[group_id][member_id] = _Moment(seq, row[_RESPONSE["ts"]])
             elif row[_RESPONSE["api"]] == "LeaveGroup":
-                self.left[group_id].append(seq)
+                self.left[group_id].append(_Moment(seq, row[_RESPONSE["ts"]]))
 
 
 def join_phases(history: History) -> Iterator[Violation]:
@@ -129,7 +133,8 @@ def _not_waited_for(history: History, phase: _Phase, answers: _Answers) -> Itera
     for member_id, given in phase.pending.items():
         has_session = ended_ms < given.ts_ms + history.shortest_session_ms
         if phase.began.seq < given.seq < phase.ended.seq and has_session:
-            may_have_left = bisect_left(left, given.seq) < bisect_left(left, phase.ended.seq)
+            # What ends a phase, as who leaves does, is answered after it.
+            may_have_left = bisect_right(left, given) < bisect_right(left, ended_ms, key=_time)
             turned_away_ms = answers.turned_away_ms.get((phase.group_id, member_id), ended_ms + 1)
             if not may_have_left and turned_away_ms > ended_ms:
                 yield member_id

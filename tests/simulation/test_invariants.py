@@ -13,8 +13,10 @@ from coordinator_udf.members.inputs import Subscribe, SubscribePattern, Subscrib
 from coordinator_udf.simulation.history import ApplicationEvent, Commit, History, KnownMembership, Removed, Unsettled
 from coordinator_udf.simulation.invariants import LOST_JOIN, violations
 from coordinator_udf.simulation.plan import Cut, Habit, MemberPlan, NetworkPlan, Stall, TopicPlan, WorldPlan
+from coordinator_udf.simulation.scenario import draw_world, read_scenario
 from coordinator_udf.simulation.world import World
 from coordinator_udf.simulation.wrong_callbacks import GIVEN_UP_TWICE
+from tests.conftest import ROOT
 from tests.simulation.short_sessions import SHORT_SESSIONS
 
 _CLASSIC: dict[str, Any] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
@@ -313,3 +315,10 @@ def test_who_closes_as_a_member_leaves(removed_ms: int, is_stable: bool, kinds: 
     assert _kinds(history) == kinds
     # One that nothing is expected of: a static member, or one whose requests get lost.
     assert _kinds(replace(history, leave_on_close=frozenset())) == []
+
+
+def test_nobody_is_waited_for_whose_leaving_ends_the_join_phase() -> None:
+    """In this world a process closes before it joins with the id that it was given; all others have joined by then."""
+    scenario = read_scenario(ROOT / "conf/scenarios/slow-links.toml")
+    history = World(draw_world(scenario, 335), 335).run()
+    assert [one for one in violations(history) if one.kind == "didn't wait"] == []
