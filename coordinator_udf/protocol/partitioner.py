@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
+
+#: Kafka's default of offsets.topic.num.partitions.
+DEFAULT_PARTITIONS: Final = 50
 
 
 @lru_cache(maxsize=262_144)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
+from coordinator_udf.protocol.partitioner import DEFAULT_PARTITIONS
 from coordinator_udf.replay.inputs.broker_log.undecided import OLDER
 from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from schemas.requests import CONTROL_APIS

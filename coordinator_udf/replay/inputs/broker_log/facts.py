@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.protocol.partitioner import DEFAULT_PARTITIONS, partition_for
 from coordinator_udf.protocol.requests import SPANNING
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, Entry
 from coordinator_udf.replay.judge.compare import coordinator_error
@@ -24,8 +24,6 @@ _WAITED_US = 500_000
 _NAMED_US = 2_000
 #: The numbers of shards that are looked at where a log doesn't tell its own.
 _CANDIDATES = range(1, 101)
-#: Kafka's default of offsets.topic.num.partitions.
-DEFAULT_PARTITIONS = 50
 #: As many shards as a group id's hash has values: a group's place among them is the hash itself.
 _ALL_HASHES = 2**31
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from coordinator_udf.protocol.partitioner import DEFAULT_PARTITIONS
 from coordinator_udf.replay.inputs.broker_log.availability import availability
 from coordinator_udf.replay.inputs.broker_log.columns import Numbers
 from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import (
@@ -19,7 +20,7 @@ from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import (
     decided_elsewhere,
     partly_refused,
 )
-from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS, likely_partitions
+from coordinator_udf.replay.inputs.broker_log.facts import likely_partitions
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.losses import LoggedAvailability
 from coordinator_udf.replay.inputs.broker_log.moments import RequestMoment

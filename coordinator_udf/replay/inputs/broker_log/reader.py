@@ -10,11 +10,10 @@ from typing import Any
 
 from coordinator_udf.log.rows import control_rows, request_rows
 from coordinator_udf.protocol.errors import BadRequest, Errors
-from coordinator_udf.protocol.partitioner import partition_for
+from coordinator_udf.protocol.partitioner import DEFAULT_PARTITIONS, partition_for
 from coordinator_udf.protocol.requests import VERSIONS, Topic
 from coordinator_udf.replay.inputs.broker_log.columns import ColumnBuilder
 from coordinator_udf.replay.inputs.broker_log.decided_elsewhere import NO_OPERATIONS, tells_operations
-from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
 from coordinator_udf.replay.inputs.broker_log.line import GROUP_APIS, MARK, Entry, is_known_api, parse_line
 from coordinator_udf.replay.inputs.broker_log.metadata_cache import MetadataCaches
 from coordinator_udf.replay.inputs.broker_log.order import entries_in_order, in_order, set_row_times

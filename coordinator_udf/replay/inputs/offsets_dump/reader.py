@@ -12,8 +12,7 @@ from deltalake import DeltaTable
 
 from coordinator_udf.offsets_topic.records import END_TXN_MARKER
 from coordinator_udf.offsets_topic.rows import from_columns
-from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.replay.inputs.broker_log.facts import DEFAULT_PARTITIONS
+from coordinator_udf.protocol.partitioner import DEFAULT_PARTITIONS, partition_for
 from coordinator_udf.replay.inputs.found import expand
 from coordinator_udf.replay.inputs.offsets_dump.lines import read_records
 from coordinator_udf.replay.inputs.offsets_dump.transitions import transitions
