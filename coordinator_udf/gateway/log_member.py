@@ -163,7 +163,8 @@ class LogTransport:
 class LogMember:
     """A member in a thread of its own, for programs that don't know of event loops: a worker, or a Spark job's driver.
 
-    Use it as a context: leaving it leaves the group.
+    Use it as a context: leaving it leaves the group. It polls by itself, and what poll of Kafka's consumer throws is
+    raised where its assignment is asked for.
     """
 
     def __init__(
@@ -194,13 +195,22 @@ class LogMember:
         transport = LogTransport(Path(root), name, self._parts, protocol_type=protocol_type)
         # Answers come a micro-batch later, so commits that nobody asked for would only cost.
         defaults = {"enable.auto.commit": False}
-        self._member = DrivenMember({**defaults, **(properties or {}), "group.id": group_id}, transport, listener)
+        given = {**defaults, **(properties or {}), "group.id": group_id}
+        self._member = DrivenMember(given, transport, listener, polls_on=False)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"member-{name}", daemon=True)
 
     @property
     def assignment(self) -> Sequence[TopicPartition]:
-        """What the member has now."""
+        """What the member has now.
+
+        Raises:
+            MemberError: poll threw, as where another program has its ``group.instance.id`` by now, or its listener did.
+                Each is raised once, and the member polls on when it is asked again, which may have it join again.
+        """
+        error = self._member.take_error()
+        if error is not None:
+            raise error
         return self._member.assignment
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -209,7 +219,7 @@ class LogMember:
         Raises:
             MemberError: the member hasn't that part (any more), the commit was refused, or its listener asks.
         """
-        lost = sorted(set(offsets) - set(self.assignment))
+        lost = sorted(set(offsets) - set(self._member.assignment))
         if lost and not self._loop.is_closed():
             named = ", ".join(f"{topic}-{number}" for topic, number in lost)
             raise MemberError(ErrorRaised("commitSync", "CommitFailedException", f"the member doesn't have {named}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -78,3 +78,42 @@ def test_commits_are_taken_and_refused_after_the_end(root: Path) -> None:
 def test_a_folder_without_a_log_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(LogError), LogMember(tmp_path, "workers", _PARTS):
         pass
+
+
+def raised(member: LogMember) -> MemberError:
+    """What asking for its assignment raises, once it does."""
+    found: list[MemberError] = []
+
+    def asks() -> bool:
+        try:
+            member.assignment  # noqa: B018
+        except MemberError as error:
+            found.append(error)
+        return bool(found)
+
+    wait(asks, "poll throws")
+    return found[0]
+
+
+def test_who_is_fenced_hears_of_it_and_leaves_the_other_alone(root: Path) -> None:
+    properties = {**_PROPERTIES, "group.instance.id": "one"}
+    with LogMember(root, "statics", _PARTS, client_id="first", properties=properties) as first:
+        wait(lambda: len(first.assignment) == 12, "it has 12 parts")
+        with LogMember(root, "statics", _PARTS, client_id="second", properties=properties) as second:
+            wait(lambda: len(second.assignment) == 12, "the other has 12 parts")
+            assert raised(first).class_name == "FencedInstanceIdException"
+            # It was told once. As it doesn't ask on, it doesn't take its place back: no poll of the other throws.
+            until = time.monotonic() + 3
+            while time.monotonic() < until:
+                assert len(second.assignment) == 12
+                time.sleep(0.05)
+
+
+def test_a_listener_that_fails_is_heard_of(root: Path) -> None:
+    def listen(method: str, parts: Sequence[TopicPartition]) -> None:
+        if method == "onPartitionsAssigned":
+            raise ValueError("no room")
+
+    with LogMember(root, "workers", _PARTS, properties=_PROPERTIES, listener=listen) as member:
+        assert "KafkaException" in str(raised(member))
+        wait(lambda: len(member.assignment) == 12, "it has 12 parts all the same")

@@ -82,12 +82,15 @@ class DrivenMember:
         transport: Transport,
         listener: Listener | None = None,
         positions: Positions | None = None,
+        *,
+        polls_on: bool = True,
     ) -> None:
         """Makes a member that has sent nothing.
 
         Args:
             properties: Kafka's consumer properties; ``group.id`` has to be among them.
             positions: gives where partitions begin that were just assigned; by default where they were committed.
+            polls_on: whether it polls on after poll threw; if not, it does once `take_error` has nothing more to tell.
 
         Raises:
             BadRequest: a property is missing or can't be.
@@ -111,6 +114,10 @@ class DrivenMember:
         #: What polls and calls threw, the newest last.
         self.errors: list[ErrorRaised] = []
         self._thrown = 0
+        self._polls_on = polls_on
+        #: What poll threw that wasn't taken yet, and whether the application was told and hasn't asked again.
+        self._untold: deque[ErrorRaised] = deque()
+        self._has_thrown = False
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -130,6 +137,11 @@ class DrivenMember:
         self._take(inputs.Subscribe(tuple(topics)))
         self._task = asyncio.create_task(self._run())
         return self
+
+    def take_error(self) -> MemberError | None:
+        """Returns what poll threw, each once; None where it threw nothing since, and the member polls on from then."""
+        self._has_thrown = bool(self._untold)
+        return MemberError(self._untold.popleft()) if self._has_thrown else None
 
     def consumed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Says how far the application is: the next offsets of its partitions."""
@@ -214,7 +226,8 @@ class DrivenMember:
                     break
 
     def _is_blocked(self) -> bool:
-        return self._is_in_callback or bool(self._calls) or self._is_over
+        has_thrown = self._has_thrown or bool(self._untold)
+        return self._is_in_callback or bool(self._calls) or self._is_over or has_thrown
 
     def _sleep_s(self, until_poll_s: float) -> float:
         deadline = None if self._machine is None else self._machine.next_deadline_ms()
@@ -277,6 +290,8 @@ class DrivenMember:
     def _throw(self, error: ErrorRaised) -> None:
         self._thrown += 1
         self.errors.append(error)
+        if error.op == "poll" and not self._polls_on:
+            self._untold.append(error)
         del self.errors[:-_MOST_ERRORS]
 
     def _finish(self, op: str, error: MemberError | None) -> None:
