@@ -195,7 +195,7 @@ def translate(text: str) -> str:
 
 def _translated(parsed: exp.Expr) -> str:
     """Returns a statement in DuckDB's SQL; what was parsed is used up, for each copy takes as long as parsing."""
-    for rewrite in (_with_shape, _with_fraction, _with_nulls_ignored):
+    for rewrite in (_with_shape, _with_bad_json, _with_fraction, _with_nulls_ignored):
         parsed = parsed.transform(rewrite, copy=False)
     return parsed.sql(dialect="duckdb", copy=False)
 
@@ -234,7 +234,21 @@ def _with_shape(node: exp.Expr) -> exp.Expr:
     if not isinstance(node, exp.FromJson):
         return node
     kind = exp.DataType.build(f"STRUCT<{node.expression.name}>", dialect="spark")
-    return exp.func("json_transform", node.this, exp.Literal.string(json.dumps(_shape(kind))))
+    told = exp.func("json_transform", node.this, exp.Literal.string(json.dumps(_shape(kind))))
+    return _or_null(told, node.this)
+
+
+def _with_bad_json(node: exp.Expr) -> exp.Expr:
+    """Has what isn't JSON, as a client may have sent it, give null as in Spark; DuckDB refuses the statement."""
+    return _or_null(node, node.this) if isinstance(node, exp.JSONExtractScalar | exp.JSONExtract) else node
+
+
+def _or_null(node: exp.Expr, text: exp.Expr) -> exp.Expr:
+    """Returns what is read from a text, or null where that is no JSON."""
+    if text.find(exp.AggFunc, exp.Window) is None:
+        return exp.func("try", node)
+    # DuckDB tries nothing that has an aggregate in it.
+    return exp.Case().when(exp.func("json_valid", text.copy()), node)
 
 
 def _shape(kind: exp.DataType) -> Any:

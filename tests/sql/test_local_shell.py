@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from coordinator_udf.replay.options import ReplayOptions
@@ -19,6 +20,7 @@ from coordinator_udf.sql.results import OutputFormat, Results, text_of
 from coordinator_udf.sql.shapes import log_beside
 from coordinator_udf.sql.typos import BadStatement
 from schemas.simulation import violations_arrow
+from schemas.views import INCIDENT_VIEWS
 from tests.conftest import SAMPLE_LOG
 from tests.sql.conftest import write_table
 
@@ -309,3 +311,24 @@ def test_the_log_of_the_tables_that_are_asked_is_read_and_no_other(tmp_path: Pat
         assert log_beside(str(folder)) == tmp_path / "live" / "log"
     assert log_beside(str(tmp_path / "other" / "tables")) is None
     assert log_beside("s3://bucket/live/tables") is None
+
+
+def test_a_body_that_is_no_json_leaves_the_views_to_be_asked(
+    tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The live job refuses such a request, and its log has it as it came."""
+    folder = tmp_path / "tables"
+    shutil.copytree(tables, folder)
+    request_log = DeltaTable(folder / "request_log")
+    rows = request_log.to_pyarrow_table()
+    joins = rows.filter(pc.equal(rows.column("api"), "JoinGroup")).slice(0, 1)
+    at = joins.schema.get_field_index("body")
+    broken = joins.set_column(at, joins.schema.field(at), pa.array(["{bad"], joins.schema.field(at).type))
+    write_deltalake(str(folder / "request_log"), broken, mode="append")
+    asked = shell(folder)
+    for name in INCIDENT_VIEWS:
+        asked.run(f"SELECT count(*) FROM {name}")
+    capsys.readouterr()
+    asked.run("SELECT get_json_object(body, '$.groupId') AS of, from_json(body, 'groupId STRING').groupId AS too "
+              "FROM request_log WHERE body = '{bad'")  # fmt: skip
+    assert capsys.readouterr().out.count("NULL") == 2
