@@ -34,7 +34,12 @@ Trigger = Annotated[int, typer.Option(min=0, metavar="MS", help="Least time betw
 Tick = Annotated[
     int, typer.Option(min=50, max=1_000, metavar="MS", help="How often time passes; other sources are read as often.")
 ]
-MaxRows = Annotated[int, typer.Option(min=1, help="Most rows of the log in a micro-batch.")]
+MaxRows = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Most rows of the log in a micro-batch (embedded, kafka; of the others all that is there)."
+    ),
+]
 LargeBatch = Annotated[
     int,
     typer.Option(

@@ -240,7 +240,11 @@ def _with_shape(node: exp.Expr) -> exp.Expr:
 
 def _with_bad_json(node: exp.Expr) -> exp.Expr:
     """Has what isn't JSON, as a client may have sent it, give null as in Spark; DuckDB refuses the statement."""
-    return _or_null(node, node.this) if isinstance(node, exp.JSONExtractScalar | exp.JSONExtract) else node
+    if not isinstance(node, exp.JSONExtractScalar | exp.JSONExtract):
+        return node
+    # What was rewritten isn't looked into any more.
+    node.set("this", node.this.transform(_with_bad_json, copy=False))
+    return _or_null(node, node.this)
 
 
 def _or_null(node: exp.Expr, text: exp.Expr) -> exp.Expr:

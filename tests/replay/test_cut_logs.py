@@ -17,8 +17,9 @@ from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.replay.tasks.waiting_at_end import NOTE
 from coordinator_udf.tables.outputs import Outputs
 from tests.conftest import shared
-from tests.replay.broker_log import START_MS, KafkaLog
+from tests.replay.broker_log import START_MS, KafkaLog, one_member
 from tests.replay.test_explain_soundness import changed
+from tests.replay.test_long_log import assert_same_in_portions
 from tests.replay.test_true_logs import log_of, unexplained
 from tests.replay.test_unseen_joins import join_of_three, sync
 
@@ -123,8 +124,8 @@ def test_who_was_told_to_join_and_is_silent_since_waits(tmp_path: Path) -> None:
     assert begun[-1]["cause_member_id"] == "m-3"
 
 
-def test_who_waits_for_a_member_that_left_is_not_put_out(tmp_path: Path) -> None:
-    """All that is told is explained without a join that waited, which is there all the same."""
+def left_by_one() -> KafkaLog:
+    """A group of three, of which one leaves; another is told to join and isn't heard of any more, the third doesn't."""
     log = KafkaLog()
     names = {"m-1": "a", "m-2": "b", "m-3": "c"}
     for member_id, by in names.items():
@@ -148,13 +149,72 @@ def test_who_waits_for_a_member_that_left_is_not_put_out(tmp_path: Path) -> None
     log.heartbeat("m-1", 27, arrives=8_500, connection="a")
     for beat_ms in range(9_000, 40_000, 3_000):
         log.heartbeat("m-2", 27, arrives=beat_ms, connection="b")
-    source, outputs, different = replayed(log.write(tmp_path / "log"))
+    return log
+
+
+def test_who_waits_for_a_member_that_left_is_not_put_out(tmp_path: Path) -> None:
+    """All that is told is explained without a join that waited, which is there all the same."""
+    source, outputs, different = replayed(left_by_one().write(tmp_path / "log"))
     assert different == []
     assert source.notes[NOTE] == 1
     assert put_out(outputs, source.ends_ms) == set()
     assert [row["to_state"] for row in outputs.transitions.to_pylist() if row["ts"] <= (source.ends_ms or 0)][-1] == (
         "PreparingRebalance"
     )
+
+
+def of_group(log: KafkaLog, group_id: str, host: str) -> list[str]:
+    """A log's lines as another group's, by members at other addresses."""
+    return [line.replace('"g"', f'"{group_id}"').replace("-10.0.0.", f"-{host}.") for line in log.lines]
+
+
+def test_groups_wait_each_for_itself(tmp_path: Path) -> None:
+    """A description shows that of one group the silent one was put out: it tells nothing of the other groups'."""
+    described = left_by_one()
+    described.add(
+        "DESCRIBE_GROUPS", {"groups": ["g"], "includeAuthorizedOperations": False},
+        {"throttleTimeMs": 0, "groups": [
+            {"errorCode": 0, "groupId": "g", "groupState": "PreparingRebalance", "protocolType": "consumer",
+             "protocolData": "", "authorizedOperations": -(2**31), "members": [
+                {"memberId": "m-2", "groupInstanceId": None, "clientId": "b", "clientHost": "/10.0.2.2",
+                 "memberMetadata": "", "memberAssignment": "AAEAAAAA/////w=="}]}]},
+        version=5, arrives=38_000, connection="d",
+    )  # fmt: skip
+    both = [*of_group(left_by_one(), "g", "10.0.1"), *of_group(described, "h", "10.0.2")]
+    (tmp_path / "log").write_text("\n".join(sorted(both)) + "\n")
+    source, outputs, different = replayed(tmp_path / "log")
+    assert different == []
+    assert source.notes[NOTE] == 1
+    assert put_out(outputs, source.ends_ms) == {("h", "m-1")}
+    assert_same_in_portions(tmp_path / "log", tmp_path, 1)
+
+
+def test_a_request_for_another_generation_is_told_at_the_end_too(tmp_path: Path) -> None:
+    """Nobody's lines are missing where the generation is another one than was joined."""
+    for generation, member_id in ((99, "m-1"), (0, "m-1"), (99, "nobody"), (1, "nobody")):
+        log = one_member(KafkaLog())
+        request = {
+            "groupId": "g", "generationId": generation, "memberId": member_id, "groupInstanceId": None,
+            "assignments": [],
+        }  # fmt: skip
+        answer = {"throttleTimeMs": 0, "errorCode": 0, "assignment": ""}
+        log.add("SYNC_GROUP", request, answer, version=3, arrives=4_100, connection="a")
+        _, _, different = replayed(log.write(tmp_path / "log"))
+        assert "SyncGroup NONE" in different, (generation, member_id)
+
+
+@pytest.mark.parametrize("later_ms", [1_000, 3_600_000])
+def test_for_who_waits_no_group_is_full_for_an_hour(later_ms: int, tmp_path: Path) -> None:
+    log = one_member(KafkaLog())
+    left = {"throttleTimeMs": 0, "errorCode": 0}
+    log.add("LEAVE_GROUP", {"groupId": "g", "memberId": "m-1"}, left, version=1, arrives=5_000, connection="a")
+    told = {"throttleTimeMs": 0, "results": [{"groupId": "g", "errorCode": 68}]}
+    log.add("DELETE_GROUPS", {"groupsNames": ["g"]}, told, version=2, arrives=6_000, connection="b")
+    missing = {"throttleTimeMs": 0, "results": [{"groupId": "none", "errorCode": 69}]}
+    log.add("DELETE_GROUPS", {"groupsNames": ["none"]}, missing, version=2, arrives=6_000 + later_ms, connection="b")
+    _, _, different = replayed(log.write(tmp_path / "log"))
+    # Somebody may have begun to join, and waits yet; but not for so long.
+    assert different == ([] if later_ms == 1_000 else ["DeleteGroups NON_EMPTY_GROUP"])
 
 
 def test_nobody_waits_who_would_have_been_answered(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.tables.outputs import Outputs
 from coordinator_udf.tables.rows import to_tables
 from tests.replay.broker_log import KafkaLog
+from tests.replay.test_long_log import assert_same_in_portions
 
 REFUSED_TOPIC, REFUSED_GROUP = 29, 30
 
@@ -143,3 +144,61 @@ def test_a_request_that_is_refused_as_a_whole_never_reaches_the_coordinator(tmp_
     assert different == []
     assert committed(outputs) == []
     assert source.notes["answers decided by authorization, adopted"] == 2
+
+
+def test_a_long_log_is_replayed_alike_in_several_tasks(tmp_path: Path) -> None:
+    log = KafkaLog()
+    groups = [f"g{number}" for number in range(6)]
+    for number, group in enumerate(groups):
+        commit(log, 7, [("t1", 0), ("secret", REFUSED_TOPIC)], group=group, arrives=10 * number)
+        fetch(log, [(group, 0, [("t1", 7, 0)]), ("hidden", REFUSED_GROUP, [("t1", -1, 0)])], arrives=100 + number)
+        delete(log, [(group, 0), ("hidden", REFUSED_GROUP)], arrives=200 + number)
+    delete(log, [("hidden", REFUSED_GROUP), *((group, 69) for group in groups)], arrives=300)
+    _, _, different = replayed(log, tmp_path, 50)
+    assert different == []
+    assert_same_in_portions(tmp_path / "log", tmp_path, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("api", "request_", "answer"),
+    [
+        ("OFFSET_FETCH", {"groups": ["g"]}, {"groups": [{"groupId": "g", "errorCode": 30, "topics": []}]}),
+        ("OFFSET_FETCH", {"groups": [{"groupId": "g", "topics": ["t"]}]}, {"groups": [{"groupId": "g", "topics": [
+            {"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 29}]}]}]}),
+        ("OFFSET_FETCH", {"groups": [{"groupId": ["g"]}]}, {"groups": [{"groupId": "g", "errorCode": 30}]}),
+        ("DELETE_GROUPS", {"groupsNames": [{"a": 1}]}, {"results": [{"groupId": "g", "errorCode": 30}]}),
+        ("OFFSET_DELETE", {"groupId": "g", "topics": ["t"]}, {"errorCode": 0, "topics": [
+            {"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 29}]}]}),
+        ("OFFSET_DELETE", {"groupId": "g", "topics": 5}, {"errorCode": 0, "topics": [
+            {"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 29}]}]}),
+    ],
+)  # fmt: skip
+def test_what_names_no_topic_or_group_takes_nobody_else_down(
+    api: str, request_: dict[str, Any], answer: dict[str, Any], tmp_path: Path
+) -> None:
+    log = KafkaLog()
+    commit(log, 7, [("t1", 0)], arrives=0)
+    for at_ms in (100, 200):
+        log.add(api, request_, {"throttleTimeMs": 0, **answer}, version={"OFFSET_FETCH": 9}.get(api, 0), arrives=at_ms)
+    fetch(log, [("g", 0, [("t1", 7, 0)])], arrives=300)
+    _, _, different = replayed(log, tmp_path)
+    assert not [each for each in different if each.endswith(("/1", "/4"))]
+
+
+def test_what_a_transactions_coordinator_says_of_the_rest_is_taken_over(tmp_path: Path) -> None:
+    log = KafkaLog()
+    request = {
+        "transactionalId": "x", "groupId": "g", "producerId": 1, "producerEpoch": 0, "generationId": -1,
+        "memberId": "", "groupInstanceId": None,
+        "topics": [{"name": name, "partitions": [{"partitionIndex": 0, "committedOffset": 7,
+                    "committedLeaderEpoch": -1, "committedMetadata": ""}]} for name in ("t1", "secret")],
+    }  # fmt: skip
+    answer = {"throttleTimeMs": 0, "topics": [
+        {"name": name, "partitions": [{"partitionIndex": 0, "errorCode": error}]}
+        for name, error in (("t1", 48), ("secret", REFUSED_TOPIC))
+    ]}  # fmt: skip
+    for at_ms in (0, 100):
+        log.add("TXN_OFFSET_COMMIT", request, answer, version=3, arrives=at_ms)
+    source, _, different = replayed(log, tmp_path)
+    assert different == []
+    assert source.notes["answers decided by verification of a transaction, adopted"] == 2

@@ -332,3 +332,6 @@ def test_a_body_that_is_no_json_leaves_the_views_to_be_asked(
     asked.run("SELECT get_json_object(body, '$.groupId') AS of, from_json(body, 'groupId STRING').groupId AS too "
               "FROM request_log WHERE body = '{bad'")  # fmt: skip
     assert capsys.readouterr().out.count("NULL") == 2
+    asked.run("SELECT get_json_object(max(get_json_object(body, '$')), '$.a') AS nested FROM request_log "
+              "WHERE body = '{bad'")  # fmt: skip
+    assert capsys.readouterr().out.count("NULL") == 1

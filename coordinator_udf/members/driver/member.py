@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
+from threading import Lock
 from typing import Any, Final, Self
 
 from coordinator_udf.members import inputs
@@ -115,8 +116,9 @@ class DrivenMember:
         self.errors: list[ErrorRaised] = []
         self._thrown = 0
         self._polls_on = polls_on
-        #: What poll threw that wasn't taken yet, and whether the application was told and hasn't asked again.
+        #: What poll threw that wasn't taken yet, and whether it threw and the application hasn't asked on since.
         self._untold: deque[ErrorRaised] = deque()
+        self._telling = Lock()
         self._has_thrown = False
 
     @property
@@ -140,8 +142,9 @@ class DrivenMember:
 
     def take_error(self) -> MemberError | None:
         """Returns what poll threw, each once; None where it threw nothing since, and the member polls on from then."""
-        self._has_thrown = bool(self._untold)
-        return MemberError(self._untold.popleft()) if self._has_thrown else None
+        with self._telling:
+            self._has_thrown = bool(self._untold)
+            return MemberError(self._untold.popleft()) if self._has_thrown else None
 
     def consumed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Says how far the application is: the next offsets of its partitions."""
@@ -226,8 +229,7 @@ class DrivenMember:
                     break
 
     def _is_blocked(self) -> bool:
-        has_thrown = self._has_thrown or bool(self._untold)
-        return self._is_in_callback or bool(self._calls) or self._is_over or has_thrown
+        return self._is_in_callback or bool(self._calls) or self._is_over or self._has_thrown
 
     def _sleep_s(self, until_poll_s: float) -> float:
         deadline = None if self._machine is None else self._machine.next_deadline_ms()
@@ -291,7 +293,9 @@ class DrivenMember:
         self._thrown += 1
         self.errors.append(error)
         if error.op == "poll" and not self._polls_on:
-            self._untold.append(error)
+            with self._telling:
+                self._has_thrown = True
+                self._untold.append(error)
         del self.errors[:-_MOST_ERRORS]
 
     def _finish(self, op: str, error: MemberError | None) -> None:

@@ -81,7 +81,7 @@ def _judged(source: ReplaySource, runs: Runs) -> tuple[Outputs, Verdict]:
     outputs = runs.outputs()
     said, excluded = our_outputs(outputs, with_records=source.recording.exact), excluded_by(source)
     if source.explained is not None and source.explained.unseen:
-        end_ms = max(answer.ts or 0 for answer in source.recording.answers)
+        end_ms = source.ends_ms or 0
         for join in source.explained.unseen:
             told = said.answers.get(join.row["request_id"])
             if told is not None and join.needs_no_line(told, end_ms):

@@ -47,15 +47,18 @@ def with_waiting_joins(
         number_offsets(source.rows)
         explained.unseen = [*known, *joins]
         tried = judged()
-        differs = {difference.request_id for difference in tried[1].differences} - differed
-        waiting = [join for join in joins if join.row["request_id"] not in differs]
-        if len(waiting) == len(joins):
-            if differs:
-                break
+        differs = [difference for difference in tried[1].differences if difference.request_id not in differed]
+        if not differs:
             facts.entries.update((join.row["request_id"], join.entry) for join in joins)
             source.notes[NOTE] += len(joins)
             return tried
-        joins = waiting
+        answered = {difference.request_id for difference in differs}
+        # Groups see nothing of each other: what is answered otherwise tells of its own group's joins alone.
+        blamed = {group_id for difference in differs for group_id in facts.differing_groups(difference)}
+        waiting = [join for join in joins if join.row["request_id"] not in answered]
+        if len(waiting) == len(joins):
+            waiting = [join for join in joins if join.row["group_id"] not in blamed]
+        joins = waiting if len(waiting) < len(joins) else []
     source.rows[:], explained.unseen = rows, known
     number_offsets(source.rows)
     return outputs, verdict

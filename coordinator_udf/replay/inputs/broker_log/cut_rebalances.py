@@ -37,27 +37,27 @@ class CutRebalances:
     """Of each group's generations, those whose answers the log has in part."""
 
     def __init__(self) -> None:
-        self._generations: defaultdict[tuple[str, int], _Generation] = defaultdict(_Generation)
-        self._last: dict[str, int] = {}
+        self._generations: defaultdict[str, dict[int, _Generation]] = defaultdict(dict)
 
     def note(self, group_id: str, entry: Entry) -> None:
         """Takes notice of a line."""
-        answer = entry.response or {}
-        if answer_error(answer) != Errors.NONE:
+        answer = entry.response
+        if answer is None or answer_error(answer) != Errors.NONE:
             return
         if entry.api == "JoinGroup":
-            generation, member_id = answer.get("generationId", -1), str(answer.get("memberId"))
-            seen = self._generations[group_id, generation]
+            member_id = str(answer.get("memberId"))
+            seen = self._generations[group_id].setdefault(answer.get("generationId", -1), _Generation())
             seen.leader = answer.get("leader")
             seen.answered.add(member_id)
             seen.joined_us = max(seen.joined_us, entry.answered_us)
-            self._last[group_id] = max(self._last.get(group_id, -1), generation)
             if answer.get("members"):
                 seen.listed = frozenset(str(each.get("memberId")) for each in answer["members"])
         elif entry.api == "SyncGroup":
-            seen = self._generations[group_id, entry.request.get("generationId", -1)]
-            is_leader = seen.leader is not None and entry.request.get("memberId") == seen.leader
-            seen.has_assignments |= is_leader or bool(entry.request.get("assignments"))
+            found = self._generations[group_id].get(entry.request.get("generationId", -1))
+            if found is not None:
+                found.has_assignments |= bool(
+                    entry.request.get("memberId") == found.leader or entry.request.get("assignments")
+                )
 
     def is_cut(self, group_id: str, entry: Entry, ours: Mapping[str, Any] | None, ends_us: int) -> bool:
         """Returns whether others have no line of what answered a request, for the log was over before.
@@ -66,25 +66,37 @@ class CutRebalances:
             ours: our answer; None if it waits.
             ends_us: when the log ended, or what it has of the group's shard.
         """
-        if not ends_us - WRITTEN_US <= entry.answered_us <= ends_us:
+        if entry.response is None or not ends_us - WRITTEN_US <= entry.answered_us <= ends_us:
             return False
-        answer = entry.response or {}
-        error = answer_error(answer)
-        if entry.api == "JoinGroup" and answer_error(ours or {}) == Errors.NONE:
-            generation = answer.get("generationId", -1)
-            if error == Errors.REBALANCE_IN_PROGRESS:
-                # Who waited is told to join again when a member of KIP-848 makes the group one of its own.
-                return generation == -1 and not answer.get("leader") and not answer.get("members")
-            # Whoever joined, it is the next one.
-            next_one = ours.get("generationId") if ours else self._following(group_id, generation)
-            return error == Errors.NONE and generation == next_one and self.lacks_joins(group_id, generation, ends_us)
+        if entry.api == "JoinGroup":
+            return answer_error(ours or {}) == Errors.NONE and self._is_cut_join(group_id, entry, ours, ends_us)
+        if entry.api != "SyncGroup" or answer_error(entry.response) != Errors.NONE:
+            return False
         generation = entry.request.get("generationId", -1)
-        is_told = entry.api == "SyncGroup" and error == Errors.NONE
-        return is_told and not self._generations[group_id, generation].has_assignments
+        seen = self._generations[group_id].get(generation)
+        if seen is None or seen.has_assignments or entry.request.get("memberId") not in seen.answered:
+            return False
+        # Where our members are yet to join, theirs asks for the assignment of a generation that isn't there.
+        waits = {Errors.NONE, Errors.REBALANCE_IN_PROGRESS}
+        if self.lacks_joins(group_id, generation, ends_us):
+            waits |= {Errors.ILLEGAL_GENERATION, Errors.UNKNOWN_MEMBER_ID}
+        return generation == max(self._generations[group_id]) and answer_error(ours or {}) in waits
+
+    def _is_cut_join(self, group_id: str, entry: Entry, ours: Mapping[str, Any] | None, ends_us: int) -> bool:
+        answer = entry.response or {}
+        if answer.get("memberId") != (entry.request.get("memberId") or answer.get("memberId")):
+            return False
+        generation, error = answer.get("generationId", -1), answer_error(answer)
+        if error == Errors.REBALANCE_IN_PROGRESS:
+            # Who waited is told to join again when a member of KIP-848 makes the group one of its own.
+            return generation == -1 and not answer.get("leader") and not answer.get("members")
+        # Whoever joined, it is the next one.
+        next_one = ours.get("generationId") if ours else self._following(group_id, generation)
+        return error == Errors.NONE and generation == next_one and self.lacks_joins(group_id, generation, ends_us)
 
     def _following(self, group_id: str, generation: int) -> int:
         """Returns which generation follows the last one that the log has before one; that itself where it has none."""
-        before = [number for group, number in self._generations if group == group_id and number < generation]
+        before = [number for number in self._generations[group_id] if number < generation]
         return max(before) + 1 if before else max(generation, 1)
 
     def lacks_joins(self, group_id: str, generation: int, ends_us: int) -> bool:
@@ -93,8 +105,9 @@ class CutRebalances:
         Args:
             ends_us: when the log ended, or what it has of the group's shard.
         """
-        seen = self._generations.get((group_id, generation))
-        if seen is None or generation != self._last.get(group_id) or seen.joined_us < ends_us - WRITTEN_US:
+        of_group = self._generations[group_id]
+        seen = of_group.get(generation)
+        if seen is None or generation != max(of_group) or seen.joined_us < ends_us - WRITTEN_US:
             return False
         return seen.listed is None or not seen.listed <= seen.answered
 

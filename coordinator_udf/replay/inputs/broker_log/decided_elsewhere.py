@@ -86,7 +86,7 @@ def _who(entry: Entry) -> str | None:
     if codes & _AUTHORIZATION:
         left = without_refused(entry)
         if left is not None and left is not entry:
-            return PARTLY_REFUSED
+            return _who(left) or PARTLY_REFUSED
     if codes <= _AUTHORIZATION:
         return AUTHORIZATION
     if entry.api == "TxnOffsetCommit" and codes <= _TRANSACTIONS:

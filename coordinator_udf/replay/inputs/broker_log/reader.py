@@ -179,7 +179,13 @@ class _PortionReader:
         self._tail()
         losses = {shard: moments for shard, moments in outline.available.losses.items() if shard in self._mine}
         facts = out.facts = LogFacts(
-            own, self._request_ids, out.partitions, losses, outline.topics, ends_ms=outline.last_ms
+            own,
+            self._request_ids,
+            out.partitions,
+            losses,
+            outline.topics,
+            ends_ms=outline.last_ms,
+            longest_wait_ms=outline.longest_wait_ms,
         )
         set_row_times(out.rows, facts.entries)
         number_offsets(out.rows)
@@ -188,7 +194,8 @@ class _PortionReader:
         """Yields the entries, as far as they ask the shards."""
         for told in entries:
             entry = as_asked(told, self._outline)
-            if len(self._mine) == self.out.partitions or asks(entry) != SEVERAL:
+            # What asks several may ask one when some of it was refused; it is shared out as it was sent.
+            if len(self._mine) == self.out.partitions or asks(told) != SEVERAL:
                 yield entry
                 continue
             own = share(entry, self.out.partitions, self._mine)

@@ -23,9 +23,10 @@ _REFUSED_GROUP: Final = Errors.GROUP_AUTHORIZATION_FAILED
 def without_refused(entry: Entry) -> Entry | None:
     """Returns a request and its answer without the topics and groups that were refused; None if nothing is left.
 
-    An entry of which nothing was refused, or all of it for another reason, is returned as it is.
+    An entry of which nothing was refused, or all of it for another reason, is returned as it is; so is one that names
+    what can be no topic or group, which is refused later.
     """
-    if entry.response is None:
+    if entry.response is None or not (_is_shaped(entry.request) and _is_shaped(entry.response)):
         return entry
     if entry.api in _OF_TOPICS:
         return _replaced(entry, _without_topics(entry.request, entry.response))
@@ -38,6 +39,26 @@ def without_refused(entry: Entry) -> Entry | None:
     if entry.api == "OffsetFetch" and entry.response.get("groups"):
         return _without_groups(entry, entry.request.get("groups") or (), entry.response["groups"])
     return entry
+
+
+def _is_shaped(side: Mapping[str, Any]) -> bool:
+    """Returns whether a request's or an answer's topics and groups are such."""
+    names, groups = side.get("groupsNames") or [], [*_items(side, "groups"), *_items(side, "results")]
+    topics = [topic for each in (side, *(group for group in groups if isinstance(group, dict))) for topic in
+              _items(each, "topics")]  # fmt: skip
+    return (
+        isinstance(names, list)
+        and all(isinstance(name, str) for name in names)
+        and all(isinstance(group, dict) and isinstance(group.get("groupId"), str) for group in groups)
+        and all(isinstance(topic, dict) and isinstance(_name(topic), str | None) for topic in topics)
+        and all(isinstance(each, dict) for topic in topics for each in _items(topic, "partitions"))
+    )
+
+
+def _items(side: Mapping[str, Any], field: str) -> list[Any]:
+    """Returns a list's items; of what is no list one that can be nothing."""
+    found = side.get(field)
+    return found if isinstance(found, list) else [] if found is None else [found]
 
 
 def _is_refused(group: Mapping[str, Any]) -> bool:

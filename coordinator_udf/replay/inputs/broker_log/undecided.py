@@ -30,6 +30,8 @@ ENDED: Final = "a rebalance that was still going on when the log ended; who join
 
 _NEVER_US: Final = 2**63
 _US: Final = 1_000
+#: So long members are waited for by default (max.poll.interval.ms).
+_USUAL_WAIT_MS: Final = 300_000
 #: In this time no group comes to be anew and is at a generation again that one has that was there before.
 _SOON_US: Final = 1_000_000
 #: The APIs whose answers list groups, or a group's offsets.
@@ -125,6 +127,7 @@ class LogFacts:
         topics: TopicHistory,
         *,
         ends_ms: int,
+        longest_wait_ms: int,
     ) -> None:
         """Goes through the log once.
 
@@ -135,8 +138,10 @@ class LogFacts:
             losses: by shard, when the broker had lost it (ms).
             topics: which there were when.
             ends_ms: when the log's last answer was ready, of whatever shard.
+            longest_wait_ms: the longest that any of the log's members asked to be waited for.
         """
         self.ends_us = (ends_ms + 1) * _US
+        self._longest_wait_us = max(longest_wait_ms, _USUAL_WAIT_MS) * _US
         self.deleted_topics = topics.deleted
         #: By request id.
         self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
@@ -154,6 +159,8 @@ class LogFacts:
         self._calm: defaultdict[str, list[int]] = defaultdict(list)
         self._older = OlderThings(topics.names)
         self._cut = CutRebalances()
+        #: By group, when a member of KIP-848 was first told that it is in it (us).
+        self._of_consumers: dict[str, int] = {}
         for entry in entries:
             self._note(entry)
 
@@ -178,7 +185,7 @@ class LogFacts:
         entry = self.entries.get(difference.request_id or "")
         if entry is None or difference.recorded is None:
             return None
-        named = self._differing_groups(entry, difference)
+        named = self.differing_groups(difference)
         if difference.ours is None:
             # Who waits is told of a rebalance that somebody began whom nobody answered any more, or who took its place.
             told = once_searched and (entry.api in _WAIT_FOR_OTHERS or _is_replaced(entry, difference))
@@ -190,6 +197,15 @@ class LogFacts:
         if once_searched and any(self._has_ended(group, entry, difference) for group in named):
             return ENDED
         return None
+
+    def differing_groups(self, difference: Difference) -> list[str]:
+        """Returns the group that was asked about; of several those that both answers differ in."""
+        entry = self.entries.get(difference.request_id or "")
+        group_id = None if entry is None else entry.request.get("groupId")
+        if isinstance(group_id, str):
+            return [group_id]
+        sides = [_groups_of(side) for side in (difference.recorded, difference.ours)]
+        return [group for group in {**sides[0], **sides[1]} if sides[0].get(group) != sides[1].get(group)]
 
     def knows(self, entry: Entry, group_id: str) -> bool:
         """Returns whether the log has told of a group before an entry."""
@@ -208,10 +224,17 @@ class LogFacts:
     def _note(self, entry: Entry) -> None:
         request, answer = entry.request, entry.response or {}
         self._older.note(entry)
+        if entry.api == "DeleteGroups":
+            # Nobody waited in a group that could be deleted.
+            for result in answer.get("results") or ():
+                if result.get("errorCode") == Errors.NONE:
+                    self._calm[str(result.get("groupId"))].append(entry.arrived_us)
         group_id = request.get("groupId")
         if not isinstance(group_id, str):
             return
         error = answer_error(answer)
+        if entry.api == "ConsumerGroupHeartbeat" and entry.response is not None and error == Errors.NONE:
+            self._of_consumers.setdefault(group_id, entry.answered_us)
         self._cut.note(group_id, entry)
         if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and error not in _AWAY:
             self._groups.setdefault(group_id, entry.log_ts)
@@ -230,14 +253,6 @@ class LogFacts:
             for topic in request.get("topics") or ():
                 name = topic.get("name") or topic.get("topicId")
                 self._committed.setdefault((group_id, str(name)), entry.log_ts)
-
-    def _differing_groups(self, entry: Entry, difference: Difference) -> list[str]:
-        """Returns the group that was asked about; of several those that both answers differ in."""
-        group_id = entry.request.get("groupId")
-        if isinstance(group_id, str):
-            return [group_id]
-        sides = [_groups_of(side) for side in (difference.recorded, difference.ours)]
-        return [group for group in {**sides[0], **sides[1]} if sides[0].get(group) != sides[1].get(group)]
 
     def _is_older(self, entry: Entry, difference: Difference) -> bool:
         """Returns whether both answers agree but for what was there before; or the member is older than the log."""
@@ -325,7 +340,7 @@ class LogFacts:
                 return False
             going_on = may_wait and difference.error == Errors.REBALANCE_IN_PROGRESS.name
             going_on = going_on or _is_replaced(entry, difference)
-            if body is not None:
+            if body is not None and self._may_lack_joins(group_id, entry, ends_us):
                 going_on = going_on or tells_of_more_members(entry.api, difference.recorded["body"], body, group_id)
         if not going_on:
             return False
@@ -337,6 +352,11 @@ class LogFacts:
             and not self._cut.lacks_joins(group_id, generation, ends_us)
             for joined_us, generation in self._generations[group_id]
         )
+
+    def _may_lack_joins(self, group_id: str, entry: Entry, ends_us: int) -> bool:
+        """Returns whether somebody may have waited in a classic group from a request to the log's end."""
+        of_consumers_us = self._of_consumers.get(group_id, _NEVER_US)
+        return ends_us - entry.answered_us <= self._longest_wait_us and of_consumers_us > entry.answered_us
 
 
 def _is_replaced(entry: Entry, difference: Difference) -> bool:
