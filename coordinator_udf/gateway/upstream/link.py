@@ -37,6 +37,8 @@ class UpstreamLink:
         self._targets = targets
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._owed = 0
+        #: Whether what was sent last gets no answer, so that a broker says by closing that something is wrong with it.
+        self._is_last_unanswered = False
 
     async def send(self, frame: bytes, *, is_answered: bool) -> None:
         """Sends a request; waits while the broker doesn't read.
@@ -45,15 +47,19 @@ class UpstreamLink:
             frame: the request without its length.
 
         Raises:
-            LinkLost: the broker can't be reached.
+            LinkLost: the broker can't be reached, or refused what it was sent before and wasn't to answer, as who isn't
+                the leader any more does (KafkaApis.handleProduceRequest). The client is to look for the leader then.
         """
         if self._streams is not None and not self._owed and self._streams[0].at_eof():
+            if self._is_last_unanswered:
+                raise LinkLost("the broker closed its connection after a request that it wasn't to answer")
             # Brokers close what was silent for long.
             self.close()
         if self._streams is None:
             self._streams = await self._open()
         writer = self._streams[1]
         self._owed += is_answered
+        self._is_last_unanswered = not is_answered
         try:
             writer.writelines((_LENGTH.pack(len(frame)), frame))
             await writer.drain()
