@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator_udf.replay.inputs.broker_log.undecided import ENDED, OLDER
+from coordinator_udf.replay.inputs.broker_log.undecided import OLDER
 from coordinator_udf.replay.inputs.detect import read_source
 from coordinator_udf.replay.options import ReplayOptions
 from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
@@ -33,9 +33,8 @@ IDENTICAL = {
 #: How many the log leaves undecided, at most, and why. `admin-ops` and `expiry` ask about all groups that there are.
 UNDECIDED = {
     "admin-ops": {OLDER: 60},
-    "broker-restart": {ENDED: 2},
     "busy": {OLDER: 6},
-    "connect": {OLDER: 1, ENDED: 3},
+    "connect": {OLDER: 1},
     "expiry": {OLDER: 225},
     "fuzz-classic": {OLDER: 5},
     "fuzz-consumer": {OLDER: 5},
