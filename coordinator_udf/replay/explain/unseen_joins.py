@@ -86,10 +86,15 @@ class _Member:
         self.join: tuple[Row, Entry] | None = None
         self.last: tuple[str, Entry] | None = None
         self.is_to_join = False
+        self.has_left = False
 
 
 def unseen_joins(
-    rows: Sequence[Row], entries: Mapping[str, Entry], group_ids: Collection[str], ends_us: int
+    rows: Sequence[Row],
+    entries: Mapping[str, Entry],
+    group_ids: Collection[str],
+    ends_us: int,
+    cut: Collection[str] = (),
 ) -> Iterator[UnseenJoin]:
     """Yields the joins that may be missing of groups, each once.
 
@@ -101,6 +106,7 @@ def unseen_joins(
         entries: the lines of the log by request id.
         group_ids: the groups.
         ends_us: when the log ends.
+        cut: groups any of whose members may have joined as the log ended, told to or not.
     """
     members: dict[tuple[str, str], _Member] = {}
     for row in rows:
@@ -123,10 +129,12 @@ def unseen_joins(
             member.join = {**row, "member_id": member_id, "body": _named(row["body"], member_id)}, entry
             member.is_to_join = False
         member.is_to_join = row["api"] != "LeaveGroup" and (member.is_to_join or (row["api"], error) in _JOIN_NEXT)
+        member.has_left = row["api"] == "LeaveGroup"
         if member.last is None or member.last[1].answered_us <= entry.answered_us:
             member.last = row["request_id"], entry
-    for member in members.values():
-        if member.is_to_join and member.join is not None and member.last is not None:
+    for (group_id, _), member in members.items():
+        may_join = member.is_to_join or (group_id in cut and not member.has_left)
+        if may_join and member.join is not None and member.last is not None:
             yield _between(*member.last, ends_us, member.join)._replace(ends_log=True)
 
 

@@ -2,7 +2,8 @@
 
 A JoinGroup that waits has no line yet, and its member sends no heartbeats meanwhile. Who was told to join, and isn't
 heard of again, is taken to wait where the coordinator would else have put it out, if nothing speaks against it: whoever
-is answered before the log's end would have a line.
+is answered before the log's end would have a line. So is who hasn't got one where others have one of a generation that
+was joined as the log ended.
 
 Source: ClassicGroupMember.hasSatisfiedHeartbeat, which no member fails that waits.
 """
@@ -21,7 +22,7 @@ from coordinator_udf.replay.judge.compare import Verdict
 from coordinator_udf.replay.recording import ReplaySource, number_offsets
 from coordinator_udf.tables.outputs import Outputs
 
-NOTE: Final = "joins that waited when the log ended, of members that were told to join and not heard of again"
+NOTE: Final = "joins without a line yet when the log ended, of members that would else count as put out"
 
 _Judged = tuple[Outputs, Verdict]
 
@@ -65,15 +66,18 @@ def with_waiting_joins(
 
 
 def _put_out(source: ReplaySource, facts: LogFacts, outputs: Outputs) -> list[UnseenJoin]:
-    """Returns the joins that may have waited of those that a timer put out before the log's end."""
+    """Returns the joins that may have waited of those whom a timer puts out."""
+    cut = facts.cut_groups()
     put_out: dict[tuple[str, str], int] = {}
     columns = ("group_id", "cause_member_id", "cause_timer", "ts")
     for transition in outputs.transitions.select(columns).to_pylist():
         at_ms = transition["ts"]
-        if transition["cause_timer"] is not None and (source.ends_ms is None or at_ms <= source.ends_ms):
+        # Where others were answered as the log ended, the clock has to run on for ours to be.
+        is_seen = source.ends_ms is None or at_ms <= source.ends_ms or transition["group_id"] in cut
+        if transition["cause_timer"] is not None and is_seen:
             put_out[transition["group_id"], transition["cause_member_id"]] = at_ms
     groups = {group_id for group_id, _ in put_out}
-    joins = unseen_joins(source.rows, facts.entries, groups, facts.ends_us) if groups else ()
+    joins = unseen_joins(source.rows, facts.entries, groups, facts.ends_us, cut) if groups else ()
     supposed = {row["request_id"] for row in source.rows}
     return [
         join

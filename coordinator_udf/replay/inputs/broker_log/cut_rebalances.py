@@ -7,7 +7,7 @@ off, or its broker killed, it may lack the lines of those who joined, and that o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -98,6 +98,18 @@ class CutRebalances:
         """Returns which generation follows the last one that the log has before one; that itself where it has none."""
         before = [number for number in self._generations[group_id] if number < generation]
         return max(before) + 1 if before else max(generation, 1)
+
+    def groups(self, ends_us: int) -> Iterator[str]:
+        """Yields the groups whose last generation lacks joins.
+
+        Args:
+            ends_us: when the log ended.
+        """
+        return (
+            group_id
+            for group_id, of_group in self._generations.items()
+            if of_group and self.lacks_joins(group_id, max(of_group), ends_us)
+        )
 
     def lacks_joins(self, group_id: str, generation: int, ends_us: int) -> bool:
         """Returns whether somebody has no line of having joined a generation, for the log was over before.

@@ -216,6 +216,10 @@ class LogFacts:
         """Returns whether a group got its first members in the log."""
         return self._older.has_begun(group_id)
 
+    def cut_groups(self) -> frozenset[str]:
+        """Returns the groups that joined a generation as the log ended, before all had their line."""
+        return frozenset(self._cut.groups(self.ends_us))
+
     def was_lost(self, group_id: str, since_ms: int, until_ms: int) -> bool:
         """Returns whether the broker lost the group's shard in a time."""
         losses = self._losses.get(partition_for(group_id, self._partitions), ())
