@@ -16,6 +16,7 @@ from coordinator_udf.replay.recording import ReplaySource
 from coordinator_udf.replay.tasks.run_and_compare import run_and_compare
 from coordinator_udf.replay.tasks.waiting_at_end import NOTE
 from coordinator_udf.tables.outputs import Outputs
+from tests.conformance.test_broker_logs import SETTINGS
 from tests.conftest import shared
 from tests.replay.broker_log import START_MS, KafkaLog, one_member
 from tests.replay.test_explain_soundness import changed
@@ -64,6 +65,16 @@ def test_a_log_that_is_cut_off_tells_what_the_whole_one_does(name: str, tmp_path
         source, outputs, different = replayed(path)
         assert (count, different) == (count, [])
         assert put_out(outputs, source.ends_ms) == put_out(whole, source.ends_ms), count
+
+
+@pytest.mark.parametrize("count", [549, 585, 2_441, 2_556])
+def test_for_those_who_wait_a_group_is_full(count: int, tmp_path: Path) -> None:
+    """Who is put out for those whose joins have no line yet isn't a member any more, either."""
+    lines = gzip.decompress(shared("broker", "logs-dev", "limits.log.gz").read_bytes()).decode().splitlines()
+    (tmp_path / "log").write_text("\n".join(lines[:count]) + "\n")
+    source = read_source(tmp_path / "log", "log", ReplayOptions(partitions=4, overrides=SETTINGS["limits"]))
+    _, verdict = run_and_compare(source)
+    assert [each.api for each in verdict.differences if each.undecided is None] == []
 
 
 @pytest.mark.parametrize("seed", range(180, 210))

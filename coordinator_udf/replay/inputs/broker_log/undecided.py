@@ -159,6 +159,8 @@ class LogFacts:
         self._calm: defaultdict[str, list[int]] = defaultdict(list)
         self._older = OlderThings(topics.names)
         self._cut = CutRebalances()
+        #: By group and member, when its group was too full for it first (us).
+        self._turned_away: dict[tuple[str, str], int] = {}
         #: By group, when a member of KIP-848 was first told that it is in it (us).
         self._of_consumers: dict[str, int] = {}
         for entry in entries:
@@ -248,6 +250,8 @@ class LogFacts:
             if entry.api == "JoinGroup" and error == Errors.NONE:
                 self._generations[group_id].append((entry.answered_us, answer.get("generationId", -1)))
                 self._joined.setdefault((group_id, str(answer.get("memberId"))), entry.answered_us)
+        if entry.api == "JoinGroup" and error == Errors.GROUP_MAX_SIZE_REACHED and request.get("memberId"):
+            self._turned_away.setdefault((group_id, str(request["memberId"])), entry.answered_us)
         if entry.api == "SyncGroup" and error == Errors.NONE:
             self._synced.setdefault((group_id, str(request.get("memberId"))), entry.answered_us)
         if entry.api == "Heartbeat" and error == Errors.NONE:
@@ -346,6 +350,7 @@ class LogFacts:
             going_on = going_on or _is_replaced(entry, difference)
             if body is not None and self._may_lack_joins(group_id, entry, ends_us):
                 going_on = going_on or tells_of_more_members(entry.api, difference.recorded["body"], body, group_id)
+                going_on = going_on or self._was_turned_away(group_id, entry)
         if not going_on:
             return False
         # Who joins once more while others are yet to sync is told the generation that there is.
@@ -356,6 +361,11 @@ class LogFacts:
             and not self._cut.lacks_joins(group_id, generation, ends_us)
             for joined_us, generation in self._generations[group_id]
         )
+
+    def _was_turned_away(self, group_id: str, entry: Entry) -> bool:
+        """Returns whether a request is told that its member is none, which was put out of a group that was full."""
+        at_us = self._turned_away.get((group_id, str(entry.request.get("memberId"))), _NEVER_US)
+        return at_us <= entry.arrived_us and answer_error(entry.response or {}) == Errors.UNKNOWN_MEMBER_ID
 
     def _may_lack_joins(self, group_id: str, entry: Entry, ends_us: int) -> bool:
         """Returns whether somebody may have waited in a classic group from a request to the log's end."""
