@@ -5,7 +5,6 @@ A log doesn't tell what was there before it began, nor what was still waiting wh
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
@@ -13,13 +12,14 @@ from typing import Any, Final
 
 from coordinator_udf.protocol.errors import Errors, error_codes
 from coordinator_udf.protocol.partitioner import partition_for
-from coordinator_udf.replay.inputs.broker_log.cut_rebalances import CutRebalances, tells_of_more_members
 from coordinator_udf.replay.inputs.broker_log.facts import waited_until_loss
 from coordinator_udf.replay.inputs.broker_log.hangs import hangs_of
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.inputs.broker_log.moments import Silence
 from coordinator_udf.replay.inputs.broker_log.older import DESCRIBE, OlderThings
+from coordinator_udf.replay.inputs.broker_log.rebalances_at_end import RebalancesAtEnd
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory
+from coordinator_udf.replay.judge.answered_groups import groups_of
 from coordinator_udf.replay.judge.canonical import canonical_answer
 from coordinator_udf.replay.judge.compare import Difference, answer_error
 from schemas.replay_differences import OLDER, REBASED
@@ -30,27 +30,15 @@ ENDED: Final = "a rebalance that was still going on when the log ended; who join
 
 _NEVER_US: Final = 2**63
 _US: Final = 1_000
-#: So long members are waited for by default (max.poll.interval.ms).
-_USUAL_WAIT_MS: Final = 300_000
 #: In this time no group comes to be anew and is at a generation again that one has that was there before.
 _SOON_US: Final = 1_000_000
 #: The APIs whose answers list groups, or a group's offsets.
 _ASK_GROUPS: Final = frozenset(
     {"ListGroups", "DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups", "OffsetFetch", "OffsetDelete"}
 )
-#: The APIs that tell a member of a rebalance that others began.
-_TELL_OF_OTHERS: Final = frozenset({"Heartbeat", "SyncGroup"})
-#: Those whose answers come when others have done something.
-_WAIT_FOR_OTHERS: Final = _TELL_OF_OTHERS | {"JoinGroup"}
 #: What a description tells of a member of the classic protocol as it joined, and what it was assigned then.
 _OF_JOINS: Final = ("memberMetadata", "clientId", "clientHost")
 _OF_SYNCS: Final = ("memberAssignment",)
-#: What is answered where a shard isn't there: whoever doesn't wait is told nothing else.
-_OF_SHARDS: Final = frozenset(
-    {Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE, Errors.NOT_COORDINATOR}
-)
-#: The APIs whose answers tell what state a group is in.
-_TELL_STATES: Final = frozenset({"ListGroups", "DescribeGroups", "ConsumerGroupDescribe"})
 #: What is answered to members that the coordinator knows only.
 _OF_KNOWN_MEMBERS: Final = frozenset(
     {
@@ -140,8 +128,7 @@ class LogFacts:
             ends_ms: when the log's last answer was ready, of whatever shard.
             longest_wait_ms: the longest that any of the log's members asked to be waited for.
         """
-        self.ends_us = (ends_ms + 1) * _US
-        self._longest_wait_us = max(longest_wait_ms, _USUAL_WAIT_MS) * _US
+        self._at_end = RebalancesAtEnd(partitions, losses, ends_ms=ends_ms, longest_wait_ms=longest_wait_ms)
         self.deleted_topics = topics.deleted
         #: By request id.
         self.entries = {request_ids[entry.number]: entry for entry in entries if entry.number in request_ids}
@@ -153,18 +140,14 @@ class LogFacts:
         #: By group and member, when it was first told a generation, and an assignment (us).
         self._joined: dict[tuple[str, str], int] = {}
         self._synced: dict[tuple[str, str], int] = {}
-        #: The generations that answers to a JoinGroup told, by group, each with when it did (us).
-        self._generations: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-        #: By group, when a member asked that was told that all is well (us).
-        self._calm: defaultdict[str, list[int]] = defaultdict(list)
         self._older = OlderThings(topics.names)
-        self._cut = CutRebalances()
-        #: By group and member, when its group was too full for it first (us).
-        self._turned_away: dict[tuple[str, str], int] = {}
-        #: By group, when a member of KIP-848 was first told that it is in it (us).
-        self._of_consumers: dict[str, int] = {}
         for entry in entries:
             self._note(entry)
+
+    @property
+    def ends_us(self) -> int:
+        """When the log ended, in microseconds."""
+        return self._at_end.ends_us
 
     @cached_property
     def hangs(self) -> list[Silence]:
@@ -189,14 +172,13 @@ class LogFacts:
             return None
         named = self.differing_groups(difference)
         if difference.ours is None:
-            # Who waits is told of a rebalance that somebody began whom nobody answered any more, or who took its place.
-            told = once_searched and (entry.api in _WAIT_FOR_OTHERS or _is_replaced(entry, difference))
-            return ENDED if told and any(self._has_ended(group, entry, difference) for group in named) else None
+            told = once_searched and self._at_end.may_wait(entry, difference)
+            return ENDED if told and any(self._at_end.has_ended(group, entry, difference) for group in named) else None
         if not _may_be_given(difference):
             return None
         if self._is_older(entry, difference):
             return OLDER
-        if once_searched and any(self._has_ended(group, entry, difference) for group in named):
+        if once_searched and any(self._at_end.has_ended(group, entry, difference) for group in named):
             return ENDED
         return None
 
@@ -206,7 +188,7 @@ class LogFacts:
         group_id = None if entry is None else entry.request.get("groupId")
         if isinstance(group_id, str):
             return [group_id]
-        sides = [_groups_of(side) for side in (difference.recorded, difference.ours)]
+        sides = [groups_of(side) for side in (difference.recorded, difference.ours)]
         return [group for group in {**sides[0], **sides[1]} if sides[0].get(group) != sides[1].get(group)]
 
     def knows(self, entry: Entry, group_id: str) -> bool:
@@ -220,7 +202,7 @@ class LogFacts:
 
     def cut_groups(self) -> frozenset[str]:
         """Returns the groups that joined a generation as the log ended, before all had their line."""
-        return frozenset(self._cut.groups(self.ends_us))
+        return self._at_end.cut_groups()
 
     def was_lost(self, group_id: str, since_ms: int, until_ms: int) -> bool:
         """Returns whether the broker lost the group's shard in a time."""
@@ -230,32 +212,20 @@ class LogFacts:
     def _note(self, entry: Entry) -> None:
         request, answer = entry.request, entry.response or {}
         self._older.note(entry)
-        if entry.api == "DeleteGroups":
-            # Nobody waited in a group that could be deleted.
-            for result in answer.get("results") or ():
-                if result.get("errorCode") == Errors.NONE:
-                    self._calm[str(result.get("groupId"))].append(entry.arrived_us)
+        self._at_end.note(entry)
         group_id = request.get("groupId")
         if not isinstance(group_id, str):
             return
         error = answer_error(answer)
-        if entry.api == "ConsumerGroupHeartbeat" and entry.response is not None and error == Errors.NONE:
-            self._of_consumers.setdefault(group_id, entry.answered_us)
-        self._cut.note(group_id, entry)
         if entry.api in {"JoinGroup", "ConsumerGroupHeartbeat"} and error not in _AWAY:
             self._groups.setdefault(group_id, entry.log_ts)
             is_new = not request.get("memberId") or request.get("memberEpoch") == 0
             if is_new and answer.get("memberId") and error in {Errors.NONE, Errors.MEMBER_ID_REQUIRED}:
                 self._members.add(answer["memberId"])
             if entry.api == "JoinGroup" and error == Errors.NONE:
-                self._generations[group_id].append((entry.answered_us, answer.get("generationId", -1)))
                 self._joined.setdefault((group_id, str(answer.get("memberId"))), entry.answered_us)
-        if entry.api == "JoinGroup" and error == Errors.GROUP_MAX_SIZE_REACHED and request.get("memberId"):
-            self._turned_away.setdefault((group_id, str(request["memberId"])), entry.answered_us)
         if entry.api == "SyncGroup" and error == Errors.NONE:
             self._synced.setdefault((group_id, str(request.get("memberId"))), entry.answered_us)
-        if entry.api == "Heartbeat" and error == Errors.NONE:
-            self._calm[group_id].append(entry.arrived_us)
         if entry.api in {"OffsetCommit", "TxnOffsetCommit"}:
             self._groups.setdefault(group_id, entry.log_ts)
             for topic in request.get("topics") or ():
@@ -289,7 +259,9 @@ class LogFacts:
             return False
         told = (entry.response or {}).get("generationId", -1)
         last_us = entry.answered_us + _SOON_US
-        return any(entry.answered_us - _US <= at_us <= last_us and g < told for at_us, g in self._generations[group_id])
+        return any(
+            entry.answered_us - _US <= at_us <= last_us and g < told for at_us, g in self._at_end.generations[group_id]
+        )
 
     def _without_older(self, entry: Entry, body: Mapping[str, Any]) -> Any:
         """Returns an answer without what is older than the log: groups of which it has said nothing so far, and more.
@@ -326,68 +298,3 @@ class LogFacts:
 
     def _has(self, entry: Entry, group: Mapping[str, Any]) -> bool:
         return self.knows(entry, group["groupId"])
-
-    def _has_ended(self, group_id: str, entry: Entry, difference: Difference) -> bool:
-        """Returns whether it is of a rebalance of which no member's answer is in the log any more, or not all are."""
-        # The log of a shard ends where the broker lost it.
-        losses = self._losses.get(partition_for(group_id, self._partitions), ())
-        ends_us = min((lost * _US for lost in losses if lost >= entry.log_ts), default=self.ends_us)
-        body = None if difference.ours is None else difference.ours["body"]
-        if self._cut.is_cut(group_id, entry, body, ends_us):
-            return True
-        if entry.api in _TELL_STATES:
-            told = _groups_of(difference.recorded).values()
-            going_on = any(
-                group.get("groupState") == "PreparingRebalance" and not group.get("errorCode") for group in told
-            )
-        else:
-            # Only a classic group waits for members, and then everybody may commit.
-            may_wait = group_id in self._generations and entry.api in _TELL_OF_OTHERS
-            ours = Errors.NONE if body is None else answer_error(body)
-            if entry.api == "Heartbeat" and ours in _OF_SHARDS:
-                return False
-            going_on = may_wait and difference.error == Errors.REBALANCE_IN_PROGRESS.name
-            going_on = going_on or _is_replaced(entry, difference)
-            if body is not None and self._may_lack_joins(group_id, entry, ends_us):
-                going_on = going_on or tells_of_more_members(entry.api, difference.recorded["body"], body, group_id)
-                going_on = going_on or self._was_turned_away(group_id, entry)
-        if not going_on:
-            return False
-        # Who joins once more while others are yet to sync is told the generation that there is.
-        asked = entry.request.get("generationId", -1)
-        return not any(entry.answered_us < beat_us < ends_us for beat_us in self._calm[group_id]) and not any(
-            entry.arrived_us <= joined_us < ends_us
-            and generation != asked
-            and not self._cut.lacks_joins(group_id, generation, ends_us)
-            for joined_us, generation in self._generations[group_id]
-        )
-
-    def _was_turned_away(self, group_id: str, entry: Entry) -> bool:
-        """Returns whether a request is told that its member is none, which was put out of a group that was full."""
-        at_us = self._turned_away.get((group_id, str(entry.request.get("memberId"))), _NEVER_US)
-        return at_us <= entry.arrived_us and answer_error(entry.response or {}) == Errors.UNKNOWN_MEMBER_ID
-
-    def _may_lack_joins(self, group_id: str, entry: Entry, ends_us: int) -> bool:
-        """Returns whether somebody may have waited in a classic group from a request to the log's end."""
-        of_consumers_us = self._of_consumers.get(group_id, _NEVER_US)
-        return ends_us - entry.answered_us <= self._longest_wait_us and of_consumers_us > entry.answered_us
-
-
-def _is_replaced(entry: Entry, difference: Difference) -> bool:
-    """Returns whether a static member that waits in ours was told that another one came by its instance id.
-
-    Source: GroupMetadataManager.replaceStaticMember.
-    """
-    is_static = entry.api in {"JoinGroup", "SyncGroup"} and bool(entry.request.get("groupInstanceId"))
-    if not is_static or difference.error != Errors.FENCED_INSTANCE_ID.name:
-        return False
-    if difference.ours is None:
-        return True
-    late_ms: int = difference.ours.get("ts", 0) - difference.recorded.get("ts", 0)
-    # A shard is taken to be lost with its last answer, and who waits is told so.
-    return late_ms > 0 or (late_ms == 0 and answer_error(difference.ours["body"]) in _OF_SHARDS)
-
-
-def _groups_of(side: Any) -> dict[str, dict[str, Any]]:
-    body = side.get("body", {}) if isinstance(side, Mapping) else {}
-    return {str(group.get("groupId")): group for group in [*(body.get("groups") or ()), *(body.get("results") or ())]}
