@@ -265,10 +265,14 @@ def facts_of(folder: str, window: Window) -> list[GroupFacts]:
         log = log_beside(folder)
         views = ViewsInProcess(folder, log, group_ids=window.group_ids)
         views.make(views_named(" ".join(FACTS_VIEWS)))
-        groups = load_facts(views.ask, window, ViewsInProcess(folder, log).ask)
+
+        def ask_all(text: str) -> list[dict[str, Any]]:
+            return (views if window.group_ids is None else ViewsInProcess(folder, log)).ask(text)
+
+        groups = load_facts(views.ask, window, ask_all)
         # Of other groups the views know nothing.
         untold = _untold(groups, window)
-        why = "" if untold is None else why_nothing(ViewsInProcess(folder, log).ask, untold)
+        why = "" if untold is None else why_nothing(ask_all, untold)
     if why:
         raise InputError(why)
     return groups

@@ -177,7 +177,7 @@ class GroupFacts:
     refused: list[Refusals] = field(default_factory=list)
     #: Of which time they are.
     window: Window = field(default=Window(), compare=False)
-    #: To when there is evidence of its coordinator, whether anything changes then or not.
+    #: Where a rebalance isn't over: to when there is evidence of its coordinator, whether anything changes then or not.
     evidence_until: datetime | None = None
 
     @cached_property
@@ -347,8 +347,7 @@ def span_of(groups: Iterable[GroupFacts]) -> tuple[datetime, datetime] | None:
         told += [at for life in facts.lives for at in (life.since, life.until)]
         told += [gone.at for gone in facts.expulsions]
         told += [at for held in facts.ownership for at in (held.since, held.until)]
-        if any(r.outcome == "UnderWay" for r in facts.rebalances):
-            told.append(facts.evidence_until)
+        told.append(facts.evidence_until)
         times += [facts.window.cut(at) for at in told if at is not None]
     return (min(times), max(times)) if times else None
 

@@ -92,9 +92,11 @@ def load_facts(ask: Ask, window: Window | None = None, ask_all: Ask | None = Non
     read(_findings(window), Finding, "findings", "first_at NULLS LAST, finding")
     read(f"SELECT * FROM gaps WHERE {window.where('since', 'until')} OR {_of_all_times(window)}", Gap, "gaps", "since")
     read(_REFUSED.format(where=window.where("at")), Refusals, "refused", "first_at")
-    ends = {row["source"]: row["until"] for row in (ask_all or ask)(_ENDS)}
-    for facts in groups.values():
+    under_way = [facts for facts in groups.values() if any(r.outcome == "UnderWay" for r in facts.rebalances)]
+    ends = {row["source"]: row["until"] for row in (ask_all or ask)(_ENDS)} if under_way else {}
+    for facts in under_way:
         facts.evidence_until = ends.get(facts.source)
+    for facts in groups.values():
         facts.lives = [life.cut(window.until) for life in facts.lives]
     told = [facts for facts in groups.values() if facts.is_told_of]
     return sorted(told, key=lambda facts: (tuple(-n for n in facts.cost), facts.source, facts.group_id))

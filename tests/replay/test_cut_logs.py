@@ -141,18 +141,8 @@ def left_by_one() -> KafkaLog:
     names = {"m-1": "a", "m-2": "b", "m-3": "c"}
     for member_id, by in names.items():
         log.join("", member_id, 79, arrives=0, connection=by)
-    metadata = "AAEAAAABAAJ0Mf////8AAAAA"
     for member_id, by in names.items():
-        request = {
-            "groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 60_000, "memberId": member_id,
-            "groupInstanceId": None, "protocolType": "consumer", "protocols": [{"name": "range", "metadata": metadata}],
-        }  # fmt: skip
-        told = [{"memberId": each, "groupInstanceId": None, "metadata": metadata} for each in sorted(names)]
-        answer = {
-            "throttleTimeMs": 0, "errorCode": 0, "generationId": 1, "protocolName": "range", "leader": "m-1",
-            "memberId": member_id, "members": told if member_id == "m-1" else [],
-        }  # fmt: skip
-        log.add("JOIN_GROUP", request, answer, version=5, arrives=10, takes=6_000, connection=by)
+        join_of_three(log, member_id, "m-1", 1, arrives=10, until=6_010, by=by, members=sorted(names))
     for place, (member_id, by) in enumerate(names.items()):
         sync(log, member_id, arrives=6_020 + place, by=by)
     left = {"throttleTimeMs": 0, "errorCode": 0}

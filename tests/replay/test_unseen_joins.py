@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from coordinator_udf.replay.inputs.detect import read_source
@@ -14,15 +15,23 @@ _METADATA = "AAEAAAABAAJ0Mf////8AAAAA"
 
 
 def join_of_three(
-    log: KafkaLog, member_id: str, leader: str, generation: int, *, arrives: int, until: int, by: str
+    log: KafkaLog,
+    member_id: str,
+    leader: str,
+    generation: int,
+    *,
+    arrives: int,
+    until: int,
+    by: str,
+    members: Sequence[str] = (),
 ) -> None:
-    """A member joins group g, in which there are three of one protocol, or two of them in generation 1."""
+    """A member joins group g, in which there are those that are named, or two of three."""
     request = {
         "groupId": "g", "sessionTimeoutMs": 60_000 if member_id == "m-2" else 10_000, "rebalanceTimeoutMs": 60_000,
         "memberId": member_id, "groupInstanceId": None, "protocolType": "consumer",
         "protocols": [{"name": "range", "metadata": _METADATA}],
     }  # fmt: skip
-    members = ["m-1", "m-2"] if generation == 1 else ["m-3", "m-1"]
+    members = members or (["m-1", "m-2"] if generation == 1 else ["m-3", "m-1"])
     answer = {
         "throttleTimeMs": 0, "errorCode": 0, "generationId": generation, "protocolName": "range", "leader": leader,
         "memberId": member_id, "members": [

@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from threading import Lock
 from typing import Any, Final, Self
 
 from coordinator_udf.members import inputs
@@ -22,6 +21,7 @@ from coordinator_udf.members.classic.member import ClassicMember
 from coordinator_udf.members.config import MemberConfig
 from coordinator_udf.members.consumer.member import ConsumerMember
 from coordinator_udf.members.driver.transport import Transport, committed_offsets
+from coordinator_udf.members.driver.untold_errors import UntoldErrors
 from coordinator_udf.members.exceptions import ClientException
 from coordinator_udf.members.inputs import Input, TopicPartition
 from coordinator_udf.members.machine import MemberMachine
@@ -116,10 +116,7 @@ class DrivenMember:
         self.errors: list[ErrorRaised] = []
         self._thrown = 0
         self._polls_on = polls_on
-        #: What poll threw that wasn't taken yet, and whether it threw and the application hasn't asked on since.
-        self._untold: deque[ErrorRaised] = deque()
-        self._telling = Lock()
-        self._has_thrown = False
+        self._untold = UntoldErrors()
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -142,9 +139,8 @@ class DrivenMember:
 
     def take_error(self) -> MemberError | None:
         """Returns what poll threw, each once; None where it threw nothing since, and the member polls on from then."""
-        with self._telling:
-            self._has_thrown = bool(self._untold)
-            return MemberError(self._untold.popleft()) if self._has_thrown else None
+        error = self._untold.take()
+        return None if error is None else MemberError(error)
 
     def consumed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Says how far the application is: the next offsets of its partitions."""
@@ -229,7 +225,7 @@ class DrivenMember:
                     break
 
     def _is_blocked(self) -> bool:
-        return self._is_in_callback or bool(self._calls) or self._is_over or self._has_thrown
+        return self._is_in_callback or bool(self._calls) or self._is_over or self._untold.has_thrown
 
     def _sleep_s(self, until_poll_s: float) -> float:
         deadline = None if self._machine is None else self._machine.next_deadline_ms()
@@ -293,9 +289,7 @@ class DrivenMember:
         self._thrown += 1
         self.errors.append(error)
         if error.op == "poll" and not self._polls_on:
-            with self._telling:
-                self._has_thrown = True
-                self._untold.append(error)
+            self._untold.add(error)
         del self.errors[:-_MOST_ERRORS]
 
     def _finish(self, op: str, error: MemberError | None) -> None:

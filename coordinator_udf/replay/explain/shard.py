@@ -83,9 +83,14 @@ class ShardSearch:
         facts = self.facts.with_entries({join.row["request_id"]: join.entry for join in joins})
         answers = {**self._answers, **{join.row["request_id"]: join.answer for join in joins}}
         rows = [row for row in rows_with(self.rows, joins) if row["log_ts"] <= until_ms]
-        given: dict[str, Any] = {"source": self.source, "facts": facts, "answers": answers}
+        given: dict[str, Any] = {
+            "source": self.source,
+            "facts": facts,
+            "answers": answers,
+            "once_searched": self.once_searched,
+        }
         other = ShardSearch(self.partition, rows, **given, bounds=self._bounds, listed=self._listed)
-        other.unseen, other.once_searched = [*self.unseen, *joins], self.once_searched
+        other.unseen = [*self.unseen, *joins]
         return other
 
     def searched_anew(self, *, once_searched: bool) -> ShardSearch:

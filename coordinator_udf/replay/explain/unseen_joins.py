@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from coordinator_udf.protocol.errors import Errors
-from coordinator_udf.replay.explain.bounds import Bounds
 from coordinator_udf.replay.explain.steps import Row
+from coordinator_udf.replay.inputs.broker_log.cut_rebalances import WRITTEN_US
 from coordinator_udf.replay.inputs.broker_log.line import Entry
 from coordinator_udf.replay.judge.compare import answer_error
 from coordinator_udf.replay.recording import Answer
@@ -24,8 +24,6 @@ from coordinator_udf.replay.recording import Answer
 #: For so long after a join that waits an answer may differ for it: as long as members are waited for by default
 #: (max.poll.interval.ms), and what is usual beside that.
 REACH_MS: Final = 330_000
-#: How late an answer may be written.
-_LATE_MS: Final = Bounds().late_ms
 #: After so many answers in a row that none explains no more of a group are tried: each costs a search of what was told
 #: up to then.
 IN_VAIN: Final = 3
@@ -64,7 +62,7 @@ class UnseenJoin(NamedTuple):
     @property
     def answer(self) -> Answer:
         """None that a client was given: whoever is answered, but by a shard that ends, didn't wait."""
-        unwritten_ms = self.entry.written_us // 1_000 - _LATE_MS if self.ends_log else None
+        unwritten_ms = (self.entry.written_us - WRITTEN_US) // 1_000 if self.ends_log else None
         return Answer(self.row["request_id"], "JoinGroup", self.row["api_version"], {}, unwritten_ms=unwritten_ms)
 
     def needs_no_line(self, told: Answer, end_ms: int) -> bool:

@@ -166,7 +166,7 @@ class Walk(Position):
             step = self._by_id.get(request_id)
             if step is None or step.is_answered_by(body):
                 continue
-            if step.is_unseen and step.may_be_unwritten(self.machine.now_ms):
+            if step.may_be_unwritten(self.machine.now_ms):
                 # What is told when the log is over isn't missing in it.
                 continue
             if self._excused(step, body):

@@ -107,6 +107,12 @@ def _decided(verdict: Verdict, undecided: Callable[[Difference], str | None]) ->
     return verdict._replace(different=+verdict.different, differences=differences)
 
 
+def groups_of(side: Any) -> dict[str, dict[str, Any]]:
+    """Returns what one side of a difference says of each group, by its id."""
+    body = side.get("body", {}) if isinstance(side, Mapping) else {}
+    return {str(group.get("groupId")): group for group in [*(body.get("groups") or ()), *(body.get("results") or ())]}
+
+
 def answer_error(body: Mapping[str, Any]) -> int:
     """Returns the error code of an answer: its own, else the first one within that is not 0."""
     own = body.get("errorCode")

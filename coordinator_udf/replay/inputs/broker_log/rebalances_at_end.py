@@ -13,8 +13,7 @@ from coordinator_udf.protocol.errors import Errors
 from coordinator_udf.protocol.partitioner import partition_for
 from coordinator_udf.replay.inputs.broker_log.cut_rebalances import CutRebalances, tells_of_more_members
 from coordinator_udf.replay.inputs.broker_log.line import Entry
-from coordinator_udf.replay.judge.answered_groups import groups_of
-from coordinator_udf.replay.judge.compare import Difference, answer_error
+from coordinator_udf.replay.judge.compare import Difference, answer_error, groups_of
 
 _NEVER_US: Final = 2**63
 _US: Final = 1_000

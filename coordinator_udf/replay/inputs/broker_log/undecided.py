@@ -19,9 +19,8 @@ from coordinator_udf.replay.inputs.broker_log.moments import Silence
 from coordinator_udf.replay.inputs.broker_log.older import DESCRIBE, OlderThings
 from coordinator_udf.replay.inputs.broker_log.rebalances_at_end import RebalancesAtEnd
 from coordinator_udf.replay.inputs.broker_log.topics import TopicHistory
-from coordinator_udf.replay.judge.answered_groups import groups_of
 from coordinator_udf.replay.judge.canonical import canonical_answer
-from coordinator_udf.replay.judge.compare import Difference, answer_error
+from coordinator_udf.replay.judge.compare import Difference, answer_error, groups_of
 from schemas.replay_differences import OLDER, REBASED
 
 __all__ = ["ENDED", "OLDER", "REBASED", "LogFacts"]
